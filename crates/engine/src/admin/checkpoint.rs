@@ -5,6 +5,7 @@
 //! so that an incomplete copy is no database.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use shamba_env::{Env, LockKind, append_all};
 use shamba_key::{KeyspaceId, LogNo};
@@ -98,7 +99,7 @@ fn leave_out_others(state: &mut ManifestState, only: KeyspaceId) -> Result<()> {
     if only != KeyspaceId::DEFAULT {
         let name = DEFAULT_KEYSPACE.to_owned();
         let empty = KeyspaceState { name, flushed: state.last_seq, ..KeyspaceState::default() };
-        state.keyspaces.insert(KeyspaceId::DEFAULT, empty);
+        state.keyspaces.insert(KeyspaceId::DEFAULT, Arc::new(empty));
     }
     Ok(())
 }

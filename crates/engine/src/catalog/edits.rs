@@ -1,11 +1,11 @@
 //! Which tables an edit adds to a tree and which it makes obsolete: pure functions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use shamba_table::{TableId, ValueFileId};
 use shamba_tree::version::manifest::ManifestState;
-use shamba_tree::version::{Change, ManifestEdit, TableMeta, Version, VersionEdit};
+use shamba_tree::version::{Change, ManifestEdit, TableMeta, VersionEdit};
 
 /// The tables that are in `before` and not in `after`.
 pub(super) fn obsolete_tables(
@@ -16,16 +16,22 @@ pub(super) fn obsolete_tables(
     // Each once: runs may share a file.
     let mut dead = BTreeMap::new();
     for VersionEdit { keyspace, changes } in &edit.versions {
-        let tables_of = |state: &ManifestState| state.keyspaces.get(keyspace).map(|k| k.version.clone());
-        let (Some(before), Some(after)) = (tables_of(before), tables_of(after)) else { continue };
-        for change in changes {
-            let Change::Remove { table, .. } = change else { continue };
-            if let Some(meta) = find_table(&before, *table) {
-                if find_table(&after, *table).is_none() {
-                    dead.insert(meta.id, meta);
-                }
-            }
+        let (Some(before), Some(after)) = (before.keyspaces.get(keyspace), after.keyspaces.get(keyspace))
+        else {
+            continue;
+        };
+        let removed = changes.iter().filter_map(|change| match change {
+            Change::Remove { table, .. } => Some(*table),
+            _ => None,
+        });
+        let mut removed: HashSet<TableId> = removed.collect();
+        if removed.is_empty() {
+            continue;
         }
+        // Moves of tables to other runs are removals too.
+        after.version.tables().for_each(|(_, _, table)| _ = removed.remove(&table.meta.id));
+        let removed = before.version.tables().filter(|(_, _, table)| removed.contains(&table.meta.id));
+        dead.extend(removed.map(|(_, _, table)| (table.meta.id, Arc::clone(&table.meta))));
     }
     for keyspace in &edit.keyspaces_dropped {
         if let Some(dropped) = before.keyspaces.get(keyspace) {
@@ -41,14 +47,13 @@ pub(super) fn obsolete_tables(
 pub(super) fn new_tables(before: &ManifestState, edit: &ManifestEdit) -> Vec<Arc<TableMeta>> {
     let mut new = Vec::new();
     for VersionEdit { keyspace, changes } in &edit.versions {
-        let known = before.keyspaces.get(keyspace).map(|keyspace| &keyspace.version);
-        for change in changes {
-            if let Change::Add { table, .. } = change {
-                if known.is_none_or(|version| find_table(version, table.meta.id).is_none()) {
-                    new.push(Arc::clone(&table.meta));
-                }
-            }
-        }
+        let known = before.keyspaces.get(keyspace).map(|keyspace| keyspace.version.tables());
+        let known: HashSet<TableId> =
+            known.into_iter().flatten().map(|(_, _, table)| table.meta.id).collect();
+        new.extend(changes.iter().filter_map(|change| match change {
+            Change::Add { table, .. } if !known.contains(&table.meta.id) => Some(Arc::clone(&table.meta)),
+            _ => None,
+        }));
     }
     new
 }
@@ -68,10 +73,6 @@ pub(super) fn unknown_values(before: &ManifestState, edit: &ManifestEdit) -> Opt
     added.flat_map(|values| values.files()).map(|of| of.file.id).find(|id| !is_known(*id))
 }
 
-fn find_table(version: &Version, id: TableId) -> Option<Arc<TableMeta>> {
-    version.tables().find(|(_, _, table)| table.meta.id == id).map(|(_, _, table)| Arc::clone(&table.meta))
-}
-
 /// Checks every edited version in builds with debug assertions.
 pub(super) fn check_edited(state: &ManifestState, edits: &[VersionEdit]) {
     for edit in edits {
@@ -89,6 +90,7 @@ pub(super) fn check_edited(state: &ManifestState, edits: &[VersionEdit]) {
 #[cfg(test)]
 mod tests {
     use shamba_key::KeyspaceId;
+    use shamba_tree::version::Version;
     use shamba_tree::version::manifest::state::KeyspaceState;
 
     use super::*;
@@ -99,7 +101,10 @@ mod tests {
     fn state(tree: &str) -> ManifestState {
         let version: Version = tree.parse().expect("notation");
         let keyspace = KeyspaceState { version, ..KeyspaceState::default() };
-        ManifestState { keyspaces: [(SPACE, keyspace)].into_iter().collect(), ..ManifestState::default() }
+        ManifestState {
+            keyspaces: [(SPACE, Arc::new(keyspace))].into_iter().collect(),
+            ..ManifestState::default()
+        }
     }
 
     /// The additions that make an empty tree this one; its value files are stated, if asked.

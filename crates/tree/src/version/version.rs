@@ -13,7 +13,7 @@
 //! Not here: text ([`super::notation`]), encoding ([`super::manifest`]), the choice of compactions
 //! ([`crate::compaction::policy`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use shamba_model::MAX_LEVELS;
@@ -217,6 +217,8 @@ struct Draft {
     level: u32,
     age: Age,
     tables: Vec<TableUse>,
+    /// The place of each table in the list.
+    places: HashMap<TableId, usize>,
 }
 
 impl Drafts<'_> {
@@ -224,19 +226,19 @@ impl Drafts<'_> {
         match change {
             Change::Add { level, run, age, table } => {
                 let draft = self.draft(*level, *run, Some(*age))?;
-                if draft.tables.iter().any(|other| other.meta.id == table.meta.id) {
+                if draft.places.insert(table.meta.id, draft.tables.len()).is_some() {
                     return Err(format!("level {level}: run {run} has table {} already", table.meta.id));
                 }
                 draft.tables.push(table.clone());
             }
             Change::Remove { level, run, table } => {
                 let draft = self.draft(*level, *run, None)?;
-                let at = draft.position(*level, *run, *table)?;
-                draft.tables.swap_remove(at);
+                let at = draft.place(*level, *run, *table)?;
+                draft.remove(at);
             }
             Change::Narrow { level, run, table, range, live_bytes, values } => {
                 let draft = self.draft(*level, *run, None)?;
-                let at = draft.position(*level, *run, *table)?;
+                let at = draft.place(*level, *run, *table)?;
                 let narrowed = &mut draft.tables[at];
                 if !narrowed.range.covers(range) {
                     return Err(format!("level {level}: run {run}: table {table} would cover more keys"));
@@ -265,8 +267,8 @@ impl Drafts<'_> {
             std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::btree_map::Entry::Vacant(entry) => {
                 entry.insert(match (self.version.run(run), age) {
-                    (Some((level, run)), _) => Draft { level, age: run.age, tables: run.tables().to_vec() },
-                    (None, Some(age)) => Draft { level, age, tables: Vec::new() },
+                    (Some((level, run)), _) => Draft::new(level, run.age, run.tables().to_vec()),
+                    (None, Some(age)) => Draft::new(level, age, Vec::new()),
                     (None, None) => return Err(format!("level {level} has no run {run}")),
                 })
             }
@@ -282,11 +284,22 @@ impl Drafts<'_> {
 }
 
 impl Draft {
-    fn position(&self, level: u32, run: RunId, table: TableId) -> Result<usize, String> {
-        self.tables
-            .iter()
-            .position(|other| other.meta.id == table)
-            .ok_or_else(|| format!("level {level}: run {run} has no table {table}"))
+    fn new(level: u32, age: Age, tables: Vec<TableUse>) -> Self {
+        let places = tables.iter().enumerate().map(|(at, table)| (table.meta.id, at)).collect();
+        Self { level, age, tables, places }
+    }
+
+    fn place(&self, level: u32, run: RunId, table: TableId) -> Result<usize, String> {
+        let place = self.places.get(&table).copied();
+        place.ok_or_else(|| format!("level {level}: run {run} has no table {table}"))
+    }
+
+    fn remove(&mut self, at: usize) {
+        let removed = self.tables.swap_remove(at);
+        self.places.remove(&removed.meta.id);
+        if let Some(moved) = self.tables.get(at) {
+            self.places.insert(moved.meta.id, at);
+        }
     }
 }
 

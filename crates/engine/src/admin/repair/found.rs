@@ -35,6 +35,7 @@ use shamba_key::KeyspaceId;
 use shamba_log::wal::parse_log_file_name;
 use shamba_tree::version::current::{CURRENT, read_current};
 use shamba_tree::version::manifest::load::read_edits;
+use shamba_tree::version::manifest::state::KeyspaceState;
 use shamba_tree::version::manifest::{
     ManifestReader, ManifestState, manifest_file_name, parse_manifest_file_name,
 };
@@ -81,7 +82,7 @@ impl Found {
         }
         let (state, is_whole) = read_state(env, dir, &entries, report)?;
         report.manifest = is_whole;
-        let named = |(id, keyspace): (&KeyspaceId, &shamba_tree::version::manifest::state::KeyspaceState)| {
+        let named = |(id, keyspace): (&KeyspaceId, &Arc<KeyspaceState>)| {
             (*id, Space { name: keyspace.name.clone(), parts: Vec::new(), flushed: keyspace.flushed })
         };
         let spaces = state.keyspaces.iter().map(named).collect();

@@ -36,6 +36,7 @@ mod values;
 pub use self::report::{Loss, LostRange, RepairReport};
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use shamba_env::{DirEntry, Env, FileLock, LockKind, write_file_synced};
 use shamba_key::SeqNo;
@@ -206,7 +207,7 @@ fn create(env: &Env, target: &Path, found: &Found, last_seq: SeqNo, report: &mut
         let compaction_filter = recorded.and_then(|keyspace| keyspace.compaction_filter.clone());
         let (name, version, flushed) = (space.name.clone(), Version::empty(), SeqNo::ZERO);
         let made = KeyspaceState { name, settings, merge_operator, compaction_filter, version, flushed };
-        state.keyspaces.insert(*id, made);
+        state.keyspaces.insert(*id, Arc::new(made));
         state.next_id = state.next_id.max(u64::from(id.0) + 1);
     }
     debug_assert!(state.keyspaces.values().any(|keyspace| keyspace.name == DEFAULT_KEYSPACE));

@@ -80,6 +80,10 @@ const HISTORY: u8 = 0x03;
 /// A reader refuses an unknown tag from here on.
 const MUST_UNDERSTAND: u8 = 0x80;
 
+/// Maximum number of bytes or entries of one table. No file has as many, and sums over all tables
+/// cannot overflow.
+const COUNT_MAX: u64 = 1 << 48;
+
 const ADD: u8 = 1;
 const REMOVE: u8 = 2;
 const NARROW: u8 = 3;
@@ -424,7 +428,7 @@ fn change(kind: u8, decoder: &mut Decoder<'_>) -> Decoded<Change> {
             let age = Age(decoder.varint()?);
             let meta = Arc::new(table(decoder)?);
             let range = shared_bounds(range(decoder)?, &meta);
-            let (live_bytes, values) = (decoder.varint()?, ValueUses::default());
+            let (live_bytes, values) = (count(decoder, "bytes in use")?, ValueUses::default());
             Change::Add { level, run, age, table: TableUse { meta, range, live_bytes, values } }
         }
         REMOVE => Change::Remove { level, run, table: TableId(decoder.varint()?) },
@@ -433,7 +437,7 @@ fn change(kind: u8, decoder: &mut Decoder<'_>) -> Decoded<Change> {
             run,
             table: TableId(decoder.varint()?),
             range: range(decoder)?,
-            live_bytes: decoder.varint()?,
+            live_bytes: count(decoder, "bytes in use")?,
             values: ValueUses::default(),
         },
     })
@@ -461,14 +465,20 @@ fn put_table(out: &mut Pieces, meta: &TableMeta) {
     out.short.extend_from_slice(&meta.bits_per_key.to_bits().to_le_bytes());
 }
 
+/// Reads a number of bytes or entries of one table.
+fn count(decoder: &mut Decoder<'_>, name: &str) -> Decoded<u64> {
+    let count = decoder.varint()?;
+    if count > COUNT_MAX { Err(format!("{count} {name}")) } else { Ok(count) }
+}
+
 fn table(decoder: &mut Decoder<'_>) -> Decoded<TableMeta> {
     let meta = TableMeta {
         id: TableId(decoder.varint()?),
         birth: BirthId(decoder.u64()?),
-        file_bytes: decoder.varint()?,
-        entries: decoder.varint()?,
-        deletes: decoder.varint()?,
-        range_deletes: decoder.varint()?,
+        file_bytes: count(decoder, "bytes of a table")?,
+        entries: count(decoder, "entries of a table")?,
+        deletes: count(decoder, "deletes of a table")?,
+        range_deletes: count(decoder, "range deletes of a table")?,
         smallest: key(decoder)?,
         upper: bound(decoder)?,
         smallest_seq: SeqNo(decoder.varint()?),

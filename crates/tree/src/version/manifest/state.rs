@@ -1,7 +1,8 @@
 //! The state of the whole database, as the manifest records it.
 //!
-//! A pure value. [`ManifestState::apply`] applies an edit. [`ManifestState::snapshot_edit`] returns
-//! the single edit that creates the same state from an empty one.
+//! A pure value, whose copies share the keyspaces. [`ManifestState::apply`] applies an edit, at the
+//! cost of what it changes. [`ManifestState::snapshot_edit`] returns the single edit that creates
+//! the same state from an empty one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use shamba_key::SeqNo;
 
 use crate::version::Version;
-use crate::version::edit::{Change, ManifestEdit, VersionEdit};
+use crate::version::edit::{Change, ManifestEdit, Pairs, VersionEdit};
 use crate::version::history::History;
 use shamba_key::{KeyspaceId, LogNo};
 
@@ -36,7 +37,7 @@ pub struct ManifestState {
     /// Options fixed at creation and settings changed since.
     pub settings: BTreeMap<String, String>,
     /// The existing keyspaces.
-    pub keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
+    pub keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceState>>,
     /// Logs below this one are obsolete.
     pub first_log: LogNo,
     /// Everything in this log below this offset, and every earlier log, is durable.
@@ -60,45 +61,42 @@ impl ManifestState {
     /// # Errors
     /// A phrase that describes the mismatch.
     pub fn apply(&mut self, edit: &ManifestEdit) -> Result<(), String> {
-        let mut keyspaces = self.keyspaces.clone();
+        let mut changed = Changed { before: &self.keyspaces, after: BTreeMap::new() };
         for (id, name, settings) in &edit.keyspaces_created {
-            if keyspaces.values().any(|keyspace| keyspace.name == *name) {
-                return Err(format!("a second keyspace named {name:?}"));
-            }
-            let settings = settings.iter().cloned().collect();
-            let fresh = KeyspaceState { name: name.clone(), settings, ..KeyspaceState::default() };
-            if keyspaces.insert(*id, fresh).is_some() {
-                return Err(format!("a second keyspace {id}"));
-            }
+            changed.create(*id, name, settings)?;
         }
         for (id, settings) in &edit.keyspace_settings {
-            living(&mut keyspaces, *id)?.settings.extend(settings.iter().cloned());
+            changed.living(*id)?.settings.extend(settings.iter().cloned());
         }
         for (id, name) in &edit.merge_operators {
-            living(&mut keyspaces, *id)?.merge_operator = Some(name.clone());
+            changed.living(*id)?.merge_operator = Some(name.clone());
         }
         for (id, name) in &edit.compaction_filters {
-            living(&mut keyspaces, *id)?.compaction_filter.clone_from(name);
+            changed.living(*id)?.compaction_filter.clone_from(name);
         }
         for version_edit in &edit.versions {
-            let keyspace = living(&mut keyspaces, version_edit.keyspace)?;
+            let keyspace = changed.living(version_edit.keyspace)?;
             let version = keyspace.version.apply(version_edit);
             keyspace.version = version.map_err(|why| format!("keyspace {}: {why}", version_edit.keyspace))?;
         }
         for (id, seq) in &edit.flushed {
-            let keyspace = living(&mut keyspaces, *id)?;
+            let keyspace = changed.living(*id)?;
             keyspace.flushed = keyspace.flushed.max(*seq);
         }
         for id in &edit.keyspaces_dropped {
-            if keyspaces.remove(id).is_none() {
-                return Err(format!("keyspace {id} does not exist"));
-            }
+            changed.living(*id)?;
+            changed.after.insert(*id, None);
+        }
+        for (id, keyspace) in changed.after {
+            match keyspace {
+                Some(keyspace) => self.keyspaces.insert(id, keyspace),
+                None => self.keyspaces.remove(&id),
+            };
         }
         debug_assert!(
-            edit.keyspaces_dropped.iter().all(|id| !keyspaces.contains_key(id)),
+            edit.keyspaces_dropped.iter().all(|id| !self.keyspaces.contains_key(id)),
             "a dropped keyspace remains"
         );
-        self.keyspaces = keyspaces;
         self.settings.extend(edit.settings.iter().cloned());
         self.first_log = self.first_log.max(edit.first_log.unwrap_or_default());
         self.log_promise = self.log_promise.max(edit.log_promise);
@@ -157,9 +155,29 @@ impl ManifestState {
     }
 }
 
-fn living(
-    keyspaces: &mut BTreeMap<KeyspaceId, KeyspaceState>,
-    id: KeyspaceId,
-) -> Result<&mut KeyspaceState, String> {
-    keyspaces.get_mut(&id).ok_or_else(|| format!("keyspace {id} does not exist"))
+/// The keyspaces that an edit changes, while it is applied.
+struct Changed<'s> {
+    before: &'s BTreeMap<KeyspaceId, Arc<KeyspaceState>>,
+    /// `None` for those that do not exist after it.
+    after: BTreeMap<KeyspaceId, Option<Arc<KeyspaceState>>>,
+}
+
+impl Changed<'_> {
+    fn create(&mut self, id: KeyspaceId, name: &str, settings: &Pairs) -> Result<(), String> {
+        if self.before.values().chain(self.after.values().flatten()).any(|keyspace| keyspace.name == name) {
+            return Err(format!("a second keyspace named {name:?}"));
+        }
+        let settings = settings.iter().cloned().collect();
+        let fresh = KeyspaceState { name: name.to_owned(), settings, ..KeyspaceState::default() };
+        let earlier = self.after.insert(id, Some(Arc::new(fresh)));
+        if earlier.is_some() || self.before.contains_key(&id) {
+            return Err(format!("a second keyspace {id}"));
+        }
+        Ok(())
+    }
+
+    fn living(&mut self, id: KeyspaceId) -> Result<&mut KeyspaceState, String> {
+        let keyspace = self.after.entry(id).or_insert_with(|| self.before.get(&id).cloned());
+        keyspace.as_mut().map(Arc::make_mut).ok_or_else(|| format!("keyspace {id} does not exist"))
+    }
 }

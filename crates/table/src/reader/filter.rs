@@ -44,7 +44,10 @@ const SLICE_EXTRA_BYTES: usize = size_of::<Pages>() + size_of::<Charge>() + 40;
 #[derive(Debug)]
 pub(crate) struct TableFilter {
     stored: StoredFilter,
+    /// Held while slices are read.
     state: Mutex<State>,
+    /// Replaced under `state`. Never locked for long, so that a lookup waits for no read.
+    resident: Mutex<ResidentFilter>,
     /// Frames of cached slices in the block cache; empty if slices are not cached.
     slots: Box<[FrameSlot]>,
     /// The cache for the slices. Modules that are cached as a whole have the slot of their first
@@ -54,7 +57,6 @@ pub(crate) struct TableFilter {
 
 #[derive(Debug)]
 struct State {
-    resident: ResidentFilter,
     /// Damaged slices: not read again.
     damaged: BTreeSet<usize>,
     /// Damage found so far, one text for each damaged slice.
@@ -88,8 +90,8 @@ impl TableFilter {
         let slots = if is_cached { (0..count).map(|_| FrameSlot::new()).collect() } else { Box::default() };
         assert!(slots.len() == if is_cached { count } else { 0 }, "{} slots for {count} slices", slots.len());
         let (damaged, warnings) = (BTreeSet::new(), Vec::new());
-        let state = Mutex::new(State { resident, damaged, warnings, is_released: false });
-        Self { stored, state, slots, cached }
+        let state = Mutex::new(State { damaged, warnings, is_released: false });
+        Self { stored, state, resident: Mutex::new(resident), slots, cached }
     }
 
     /// Whether modules are cached as one block each.
@@ -135,6 +137,10 @@ impl TableFilter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn lock_resident(&self) -> MutexGuard<'_, ResidentFilter> {
+        self.resident.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Bytes that are held for the filter even without any slice.
     pub(super) fn meta_bytes(&self) -> usize {
         self.stored.geometry.slices() * (size_of::<Option<ResidentSlice>>() + size_of::<FrameSlot>())
@@ -148,7 +154,7 @@ impl TableFilter {
 
     /// The resident filter now.
     pub(super) fn resident(&self) -> ResidentFilter {
-        self.state().resident.clone()
+        self.lock_resident().clone()
     }
 
     /// Memory of all slices of each module, if they were resident: `(bytes, slices)`.
@@ -168,7 +174,8 @@ impl TableFilter {
         let mut held = Held::default();
         let mut state = self.state();
         let geometry = self.stored.geometry;
-        let mut slices = state.resident.slices();
+        let resident = self.resident();
+        let mut slices = resident.slices();
         debug_assert_eq!(slices.len(), geometry.slices(), "one entry for each slice");
         let mut changed = false;
         let mut found_damaged = Vec::new();
@@ -197,13 +204,13 @@ impl TableFilter {
         state.damaged.extend(found_damaged);
         state.warnings.extend(held.warnings.iter().cloned());
         let dormant = unasked.dormant & held_modules(&geometry, &slices);
-        changed |= held.freed || state.resident.unasked() != Unasked { dormant, ..unasked };
+        changed |= held.freed || resident.unasked() != Unasked { dormant, ..unasked };
         if changed {
-            state.resident = ResidentFilter::new(geometry, slices.into(), unasked);
+            *self.lock_resident() = ResidentFilter::new(geometry, slices.into(), unasked);
         }
         debug_assert!(!held.freed || changed, "slices were dropped without a change");
         debug_assert!(
-            !state.is_released || state.resident.held_bytes() == 0,
+            !state.is_released || self.resident().held_bytes() == 0,
             "slices of a released table are resident"
         );
         debug_assert!(

@@ -111,7 +111,12 @@ impl TableReader {
         }
         debug_assert!(number < index.partitions(), "partition {number} of {}", index.partitions());
         let payload = index.read_whole(file, number)?;
-        index.hold_partition(file, number, &payload, self.cached.ledger())
+        index.hold_partition(file, number, &payload, self.cached.ledger())?;
+        // A release during the read may have dropped the partitions before this one was there.
+        if self.is_released.load(Ordering::SeqCst) {
+            self.drop_partition(number);
+        }
+        Ok(())
     }
 
     /// Drops partition `number` from memory. Its memory is freed when the last lookup that uses it
@@ -130,7 +135,7 @@ impl TableReader {
     /// longer reach. Nothing becomes resident again. Lookups that still use the table stay correct,
     /// but are slower.
     pub fn release(&self) {
-        self.is_released.store(true, Ordering::Release);
+        self.is_released.store(true, Ordering::SeqCst);
         if let Some(filter) = &self.filter {
             filter.release(&self.loaded.file);
         }

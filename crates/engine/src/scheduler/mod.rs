@@ -261,6 +261,7 @@ impl Scheduler {
         // Removed before the flush is visibly over: by then the memtables' memory must have been
         // freed.
         let flushed = if outcome.is_ok() { self.sealed.flushed() } else { None };
+        self.writer.pressure_changed();
         assert!(
             flushed.as_ref().is_none_or(|flushed| Arc::ptr_eq(flushed, &generation)),
             "another generation than the oldest was flushed"

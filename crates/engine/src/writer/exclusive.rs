@@ -250,6 +250,7 @@ impl Writer {
             view.next(vec![Arc::new(ChunkedMemtable::new(false))], Arc::new(Version::empty()))
         });
         self.reads.release_stale_views(&self.catalog);
+        self.pressure_changed();
         Ok(())
     }
 

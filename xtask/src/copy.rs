@@ -1,9 +1,10 @@
 //! A copy of the sources to be changed and compiled, in a folder under `target`.
 //!
 //! It holds the files that git tracks and those that it does not ignore. A file is written only if
-//! its content differs, so that cargo compiles only what changed since the last run.
+//! its content differs, so that cargo compiles only what changed since the last run. The originals
+//! are read once: someone may edit them during a run that takes hours.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,8 +16,8 @@ use crate::tidy;
 pub struct Copy {
     /// The folder of the copy and of its builds, relative to the root.
     home: &'static str,
-    /// The copied files, relative to the root.
-    files: BTreeSet<PathBuf>,
+    /// The copied files, relative to the root, with their contents.
+    files: BTreeMap<PathBuf, Vec<u8>>,
 }
 
 impl Copy {
@@ -33,7 +34,14 @@ impl Copy {
         let listing = output_of(&mut command)?;
         let listed = listing.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from);
         // A file that was removed and is still tracked is not in the work tree.
-        let copy = Self { home, files: listed.filter(|file| tidy::root().join(file).is_file()).collect() };
+        let listed = listed.filter(|file| tidy::root().join(file).is_file());
+        let read = |file: PathBuf| {
+            let content = fs::read(tidy::root().join(&file));
+            content
+                .map(|content| (file.clone(), content))
+                .map_err(|error| format!("{}: {error}", file.display()))
+        };
+        let copy = Self { home, files: listed.map(read).collect::<Result<_, _>>()? };
         copy.restore_except(others)?;
         Ok(copy)
     }
@@ -66,18 +74,16 @@ impl Copy {
     fn restore_except(&self, others: &BTreeSet<PathBuf>) -> Result<(), String> {
         let failed = |file: &Path, error: io::Error| format!("{}: {error}", file.display());
         let is_kept = |file: &PathBuf| others.contains(file) && self.folder().join(file).exists();
-        for file in self.files.iter().filter(|file| !is_kept(file)) {
-            update(&tidy::root().join(file), &self.folder().join(file))
-                .map_err(|error| failed(file, error))?;
+        for (file, content) in self.files.iter().filter(|(file, _)| !is_kept(file)) {
+            update(content, &self.folder().join(file)).map_err(|error| failed(file, error))?;
         }
         remove_others(&self.folder(), Path::new(""), &self.files)
             .map_err(|error| failed(&self.folder(), error))
     }
 }
 
-/// Copies a file if the content differs.
-fn update(from: &Path, to: &Path) -> io::Result<()> {
-    let content = fs::read(from)?;
+/// Writes a file if the content differs.
+fn update(content: &[u8], to: &Path) -> io::Result<()> {
     if fs::read(to).is_ok_and(|present| present == content) {
         return Ok(());
     }
@@ -88,13 +94,13 @@ fn update(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Removes the files below `folder`, which is `prefix` in the copy, that are not in `files`.
-fn remove_others(folder: &Path, prefix: &Path, files: &BTreeSet<PathBuf>) -> io::Result<()> {
+fn remove_others(folder: &Path, prefix: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let relative = prefix.join(entry.file_name());
         if entry.file_type()?.is_dir() {
             remove_others(&entry.path(), &relative, files)?;
-        } else if !files.contains(&relative) {
+        } else if !files.contains_key(&relative) {
             fs::remove_file(entry.path())?;
         }
     }
@@ -116,22 +122,20 @@ mod tests {
 
     #[test]
     fn only_what_differs_is_written_and_what_is_not_listed_goes() {
-        let root = std::env::temp_dir().join(format!("shamba-sources-copy-{}", std::process::id()));
-        let (from, to) = (root.join("from"), root.join("to"));
-        fs::create_dir_all(from.join("a")).expect("a folder");
-        fs::write(from.join("a/kept"), "new").expect("a file");
-        update(&from.join("a/kept"), &to.join("a/kept")).expect("copied");
+        let to = std::env::temp_dir().join(format!("shamba-sources-copy-{}", std::process::id()));
+        update(b"new", &to.join("a/kept")).expect("copied");
         assert_eq!(fs::read_to_string(to.join("a/kept")).expect("copied"), "new");
         fs::write(to.join("a/kept"), "patched").expect("a file");
         fs::write(to.join("a/other"), "").expect("a file");
-        update(&from.join("a/kept"), &to.join("a/kept")).expect("restored");
+        update(b"new", &to.join("a/kept")).expect("restored");
         let before = fs::metadata(to.join("a/kept")).and_then(|file| file.modified()).expect("a time");
-        update(&from.join("a/kept"), &to.join("a/kept")).expect("equal");
+        update(b"new", &to.join("a/kept")).expect("equal");
         let after = fs::metadata(to.join("a/kept")).and_then(|file| file.modified()).expect("a time");
         assert_eq!(before, after);
-        remove_others(&to, Path::new(""), &BTreeSet::from([PathBuf::from("a/kept")])).expect("removed");
+        let listed = BTreeMap::from([(PathBuf::from("a/kept"), b"new".to_vec())]);
+        remove_others(&to, Path::new(""), &listed).expect("removed");
         assert!(!to.join("a/other").exists());
         assert_eq!(fs::read_to_string(to.join("a/kept")).expect("kept"), "new");
-        fs::remove_dir_all(&root).expect("removed");
+        fs::remove_dir_all(&to).expect("removed");
     }
 }

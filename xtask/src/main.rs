@@ -44,7 +44,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   planted [--write | --check] [NAME...]
           applies each patch of tests/planted, an injected defect, to a copy of the sources in target/planted, and fails
           where a test that its header names does not fail within 15 s; prints a JSON object each; --write keeps the
-          table of docs/results/planted.md; --check compiles nothing: every patch applies, and its tests exist
+          seconds in the headers and in docs/results/planted.md; --check compiles nothing: every patch applies, and its tests exist
   mutants [--file GLOB]... [--only TEXT] [--jobs N] [--seconds N] [--again]
           changes one place of the sources after another, as `cargo mutants --list` (cargo install cargo-mutants) names them,
           and runs the tests that reach it; all changes are in one build; without --file: the writers, the log, the catalog,

@@ -58,7 +58,10 @@ pub fn run(copy: &Copy, killer: &Killer, limit: Duration) -> Result<(Verdict, Du
 /// `None` if the sources do not compile.
 fn build(copy: &Copy, killer: &Killer) -> Result<Option<(PathBuf, PathBuf)>, String> {
     let mut command = copy.cargo();
-    command.args(["test", "--no-run", "--message-format=json-render-diagnostics"]).args(killer.target());
+    // Incremental: after a patch little compiles again.
+    command
+        .args(["test", "--profile", "quick", "--no-run", "--message-format=json-render-diagnostics"])
+        .args(killer.target());
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cargo did not start: {error}"))?;
     if !output.status.success() {

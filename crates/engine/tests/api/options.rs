@@ -14,7 +14,8 @@ const HEAD: &str = "\
 This page is made from the table in `crates/engine/src/options/table.rs` by `UPDATE_EXPECT=1 cargo test -p shamba --test api options`.
 
 An option applies to the open that it is given to: by its method of `Builder`, by `Builder::set_option(NAME, VALUE)` with the name and
-text of this page, or by the flag `--NAME VALUE` of the `shamba` command. The column *recorded* says whether the database remembers it
+text of this page, or on the command line: a main option by `--NAME VALUE` (except `create-if-missing`, `read-only` and `info-log`, which
+have no flag), another one by `--experimental NAME=VALUE`. The column *recorded* says whether the database remembers it
 for later opens that do not give it: *at creation*, *on request* (`Builder::record()`, `--record-options`) or *never*. Options marked
 *live* change in an open database through `Db::redesign` and `shamba tune`. `Db::options()` and `shamba stats DB --json` show the values
 in force.

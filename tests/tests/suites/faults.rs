@@ -145,14 +145,21 @@ fn storms_of_faults() {
     let storms = seed::number("SHAMBA_STORMS").map_or(STORMS, |storms| storms as usize);
     let base = seed::base(0x5707);
     let effects = [Effect::Eio, Effect::Enospc, Effect::ShortWrite, Effect::Emfile, Effect::FlipBitOnRead];
-    let seen = pool::run(storms, |index| {
+    let only = seed::only_vector();
+    let seen = pool::run(only.map_or(storms, |_| 1), |index| {
+        let index = only.unwrap_or(index);
         let seed = mixed(base, index as u64);
         let steps = fault::script(mixed(base, index as u64 / 50), 24);
         let storm = Fault::Storm { effect: effects[index % 5], one_in: [10, 40, 150][index / 5 % 3], seed };
-        fault::checked(&vector(index % SCRIPTS), &steps, &[storm])
-            .map_err(|error| format!("storm {index} of seed {base}: {error}"))
+        fault::checked(&vector(index % SCRIPTS), &steps, &[storm]).map_err(|error| {
+            let rerun = Rerun { test: "faults::storms_of_faults", seed: base, vector: index };
+            format!("storm {index}: {error}\n  {rerun}")
+        })
     });
     let seen = seen.unwrap_or_else(|error| panic!("{error}"));
+    if only.is_some() {
+        return;
+    }
     let faults = seen.iter().map(|seen| seen.faults).sum::<u64>();
     Tally::of(&[("storms", storms as u64), ("faults", faults)])
         .tell("storms", &format!("suite D, seed {base}"));

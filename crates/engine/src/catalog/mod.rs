@@ -294,6 +294,12 @@ impl Catalog {
         for log in self.logs.expired(self.env.clock.unix_ms()) {
             self.obsolete.mark_log_obsolete(log);
         }
+        self.remove_files_marked_obsolete();
+    }
+
+    /// As [`Self::remove_obsolete_files`], but no log whose time is over. For an open that fails:
+    /// the list of logs is already that of its own manifest, and without it they are needed.
+    pub fn remove_files_marked_obsolete(&self) {
         self.obsolete.collect(&self.env, &self.dir, self.telemetry.work());
     }
 

@@ -50,6 +50,7 @@ impl Compactor {
         self.memory.balance();
         let readers = self.reads.readers();
         let snapshots = &readers.seqs;
+        let oldest_reader = snapshots.first();
         let mut expired = 0;
         let mut inputs: Vec<(Vec<TableUse>, u64)> = Vec::new();
         let mut runs: Vec<RunId> = Vec::new();
@@ -65,10 +66,8 @@ impl Compactor {
             // A table that no reader sees anything of, and that hides nothing, is not read. To an
             // older reader, a transaction, its entries show that their keys have changed: then
             // tombstones take their place.
-            let oldest_reader = readers.seqs.first();
             let (gone, tables): (Vec<TableUse>, Vec<TableUse>) = tables.cloned().partition(|table| {
-                let time_ms = readers.time_from_ms(table.meta.smallest_seq);
-                table.meta.is_expired(time_ms)
+                table.meta.is_expired(readers.time_ms(0))
                     && oldest_reader.is_none_or(|oldest| *oldest >= table.meta.largest_seq)
                     && is_oldest(version, input.run, table)
             });

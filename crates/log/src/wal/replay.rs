@@ -235,11 +235,13 @@ impl<E: From<Error>> Replay<'_, E> {
         if log.number == self.options.first_log {
             return Ok(true);
         }
-        let is_copy = matches!(&log.head, Ok((head, _)) if head.copy_of == Some(self.options.first_log));
+        // Of the first log that is needed; or of a later one, if a manifest between them, which a
+        // failed open had put in force, was lost with the power.
+        let first = self.options.first_log;
+        let is_copy = matches!(&log.head, Ok((head, _)) if head.copy_of.is_some_and(|log| log >= first));
         if log.promise == 0 && (is_copy || !log.has_more_than_head) {
             return Ok(false);
         }
-        let first = self.options.first_log;
         let detail = format!("it begins a new chain, but the manifest needs the logs from {first} on");
         // No crash causes this: the manifest names a log before anything is appended to it.
         self.disagreement(&log.path, head_end, log.file_bytes.saturating_sub(head_end), "log head", detail)?;

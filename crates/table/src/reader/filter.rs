@@ -13,6 +13,7 @@
 //! Invariant: whatever is resident, damaged or fetched, no key of the table is denied.
 //!
 //! Thread safety: a mutex guards the current value; lookups do not take it, as they hold a value.
+//! Another one is held by the thread that makes the next value, also while it reads slices.
 //!
 //! Not here: the decision (package `shamba`); the places of slices in the file
 //! ([`crate::filter_section`]).
@@ -46,7 +47,7 @@ pub(crate) struct TableFilter {
     stored: StoredFilter,
     /// Held while slices are read.
     state: Mutex<State>,
-    /// Replaced under `state`. Never locked for long, so that a lookup waits for no read.
+    /// Replaced under `state`. Never locked for long, so that an install waits for no read.
     resident: Mutex<ResidentFilter>,
     /// Frames of cached slices in the block cache; empty if slices are not cached.
     slots: Box<[FrameSlot]>,

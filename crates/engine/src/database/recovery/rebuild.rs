@@ -207,7 +207,7 @@ pub(super) fn abandon(core: &Core, written: Vec<VersionEdit>, value_files: Vec<A
         Change::Add { table, .. } => Some(table.meta),
         _ => None,
     }));
-    core.catalog.remove_obsolete_files();
+    core.catalog.remove_files_marked_obsolete();
 }
 
 impl Rebuilt<'_> {

@@ -96,7 +96,15 @@ fn a_copy_of_the_tail_counts_once_the_manifest_names_it() {
     let in_force = ReplayOptions { promise, known_seq: SeqNo(2), ..options(6) };
     let (report, got) = replay_all(&env, &in_force).expect("replayed");
     assert_eq!((sequences(&got), report.last_seq, report.warnings.len()), (vec![3], SeqNo(3), 0));
-    // A copy of other logs than those the manifest names means that the manifest is too old.
+    // The next open has copied the copy, and the manifest that named the first copy is lost: it had
+    // been put in force by an open that failed.
+    let mut again =
+        WalWriter::create_copy(&env, Path::new(DIR), LogNo(8), LogNo(6), SeqNo(2)).expect("a log");
+    put(&mut again, 3);
+    again.sync_unpromised().expect("synced");
+    let (report, got) = replay_all(&env, &options(3)).expect("two opens failed");
+    assert_eq!((sequences(&got), report.warnings.len()), (vec![1, 2, 3], 0));
+    // A log of batches before the first that the manifest names means that the manifest is too old.
     let error = replay_all(&env, &options(2)).expect_err("the manifest disagrees");
     assert!(damaged_file(&error).ends_with("000003.log"), "{error}");
 }

@@ -28,7 +28,7 @@
 //! times tell. So a rewrite frees about as many bytes as it writes, or more, and what has expired
 //! takes at most about as many bytes of a table as the rest. The rewrite makes expired entries
 //! tombstones, or drops them. A table in which all have expired, over which nothing is older, is
-//! dropped without reading it.
+//! dropped without reading it, once no reader is older than it.
 //!
 //! Not here: counting passed tombstones ([`crate::iter`]), the time of the oldest tombstone of a
 //! new table (package `shamba`).
@@ -149,7 +149,16 @@ fn expired(version: &Version, readers: &Readers) -> Vec<CompactionJob> {
     for (level, run, table) in version.tables() {
         let Some(expiring) = table.meta.expiring.get() else { continue };
         // Readers that see nothing of the table do not hold it.
-        let share = expiring.expired_bytes_share(readers.time_from_ms(table.meta.smallest_seq));
+        let time_ms = readers.time_from_ms(table.meta.smallest_seq);
+        let is_older = |oldest: &SeqNo| *oldest < table.meta.largest_seq;
+        if table.meta.is_expired(time_ms)
+            && readers.seqs.first().is_some_and(is_older)
+            && is_oldest(version, run.id, table)
+        {
+            // It is dropped unread once no older reader needs the trace of its writes.
+            continue;
+        }
+        let share = expiring.expired_bytes_share(time_ms);
         if share >= EXPIRED_SHARE {
             due.push(((table.live_bytes as f64 * share) as u64, level, run, table));
         }

@@ -80,9 +80,9 @@ const HISTORY: u8 = 0x03;
 /// A reader refuses an unknown tag from here on.
 const MUST_UNDERSTAND: u8 = 0x80;
 
-/// Maximum number of bytes or entries of one table. No file has as many, and sums over all tables
-/// cannot overflow.
-const COUNT_MAX: u64 = 1 << 48;
+/// Maximum number of bytes or entries of one table. No file has as many, and sums over a million
+/// tables cannot overflow.
+const COUNT_MAX: u64 = 1 << 44;
 
 const ADD: u8 = 1;
 const REMOVE: u8 = 2;

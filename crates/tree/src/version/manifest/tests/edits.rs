@@ -94,6 +94,14 @@ fn unknown_fields_are_skipped_or_refused_by_their_tag() {
 }
 
 #[test]
+fn counts_that_no_table_can_have_are_malformed() {
+    let with = |live_bytes| TableUse { live_bytes, ..table(5, "a", Some("m")) };
+    assert!(decoded(with(1 << 44)).is_ok());
+    let Err(EditFault::Malformed(detail)) = decoded(with((1 << 44) + 1)) else { panic!("it is taken") };
+    assert!(detail.contains("17592186044417 bytes in use"), "{detail}");
+}
+
+#[test]
 fn false_counts_and_lengths_cost_nothing() {
     let mut body = vec![0, 1, b'n'];
     put_varint(&mut body, u64::MAX);

@@ -2,10 +2,10 @@
 //! accumulated.
 //!
 //! On the fast path a write loads two atomic numbers and takes no lock. Whatever may change the
-//! back-pressure (a sealed or a flushed generation, an installed version, a dropped keyspace) calls [`Room::changed`] afterwards,
-//! which invalidates the cached slowdown. A writer that computes it again reads the change count
-//! *before* it looks at the backlog. A result from before a later change is therefore never taken
-//! for current.
+//! back-pressure (a sealed or a flushed generation, an installed version, a dropped keyspace) calls
+//! [`Room::changed`] afterwards, which invalidates the cached slowdown. A writer that computes it
+//! again reads the change count *before* it looks at the backlog. A result from before a later
+//! change is therefore never taken for current.
 //!
 //! The computation of the slowdown is in [`super::pressure`].
 

@@ -1,8 +1,8 @@
 //! The state of the whole database, as the manifest records it.
 //!
 //! A pure value, whose copies share the keyspaces. [`ManifestState::apply`] applies an edit, and
-//! copies only the keyspaces that it changes. [`ManifestState::snapshot_edit`] returns the single edit that creates
-//! the same state from an empty one.
+//! copies only the keyspaces that it changes. [`ManifestState::snapshot_edit`] returns the single
+//! edit that creates the same state from an empty one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -368,7 +368,8 @@ impl Writer {
         Ok(durability)
     }
 
-    /// Notes that the backlog (generations, level-0 runs, keyspaces) or its limits may have changed.
+    /// Notes that the backlog (generations, level-0 runs, keyspaces) or its limits may have
+    /// changed.
     pub fn pressure_changed(&self) {
         self.pressure.changed();
     }

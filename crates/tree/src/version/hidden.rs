@@ -10,9 +10,10 @@
 
 use super::edit::KeyRange;
 use super::live::live_entries;
-use super::range::cmp_upper;
+use super::range_union::RangeUnion;
 use super::run::Run;
 use super::version::Version;
+use shamba_table::RangeTombstone;
 
 /// Stored bytes of values of the last run that deletes above it hide, estimated.
 #[derive(Clone, Default, Debug)]
@@ -65,17 +66,8 @@ fn joined_tombstones(run: &Run) -> Vec<KeyRange> {
         return Vec::new();
     }
     let tombstones = run.tombstones().iter();
-    let mut ranges: Vec<KeyRange> =
-        tombstones.map(|of| KeyRange { lower: of.start.clone(), upper: of.end.clone() }).collect();
-    ranges.sort_by(|a, b| a.lower.cmp(&b.lower));
-    ranges.dedup_by(|next, range| {
-        let meets = range.upper.as_ref().is_none_or(|upper| next.lower <= *upper);
-        if meets && cmp_upper(range.upper.as_ref(), next.upper.as_ref()).is_lt() {
-            range.upper = next.upper.take();
-        }
-        meets
-    });
-    ranges
+    let range = |of: &RangeTombstone| KeyRange { lower: of.start.clone(), upper: of.end.clone() };
+    RangeUnion::of(tombstones.map(range).collect()).into_ranges()
 }
 
 /// Value bytes of the tables of `last` in `range`; half of those that it cuts.
@@ -92,7 +84,6 @@ mod tests {
     use std::sync::Arc;
 
     use shamba_table::FragmentedTombstones;
-    use shamba_table::RangeTombstone;
 
     use super::*;
     use crate::iter::testing::Store;

@@ -35,6 +35,11 @@ impl RangeUnion {
         Self { ranges }
     }
 
+    /// The union as ranges that ascend and do not touch.
+    pub fn into_ranges(self) -> Vec<KeyRange> {
+        self.ranges
+    }
+
     /// Whether one of the ranges contains `key`.
     pub fn contains(&self, key: &[u8]) -> bool {
         let next = self.ranges.partition_point(|range| range.lower.as_ref() <= key);

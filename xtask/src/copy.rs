@@ -2,7 +2,7 @@
 //!
 //! It holds the files that git tracks and those that it does not ignore. A file is written only if
 //! its content differs, so that cargo compiles only what changed since the last run. The originals
-//! are read once: someone may edit them during a run that takes hours.
+//! are read once, because they may be edited during a run that takes hours.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

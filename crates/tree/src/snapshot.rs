@@ -111,6 +111,11 @@ impl Readers {
     pub fn time_from_ms(&self, seq: SeqNo) -> u64 {
         self.time_ms(self.seqs.partition_point(|snapshot| *snapshot < seq))
     }
+
+    /// Whether a reader is older than the write with this number.
+    pub fn has_older_than(&self, seq: SeqNo) -> bool {
+        self.seqs.first().is_some_and(|oldest| *oldest < seq)
+    }
 }
 
 impl Shard {

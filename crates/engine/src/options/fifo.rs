@@ -144,7 +144,7 @@ impl FifoState {
     pub fn recovered(&self, seq: SeqNo) -> Self {
         let mut times = self.times.clone();
         let lost = times.partition_point(|(covered, _)| *covered < seq);
-        // What is left of the first of them was in tables at its time.
+        // The entries of the first of them that were recovered were in tables at its time.
         times.truncate(lost + 1);
         if let Some(first) = times.get_mut(lost) {
             first.0 = seq;

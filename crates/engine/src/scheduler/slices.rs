@@ -50,7 +50,6 @@ impl Compactor {
         self.memory.balance();
         let readers = self.reads.readers();
         let snapshots = &readers.seqs;
-        let oldest_reader = snapshots.first();
         let mut expired = 0;
         let mut inputs: Vec<(Vec<TableUse>, u64)> = Vec::new();
         let mut runs: Vec<RunId> = Vec::new();
@@ -68,7 +67,7 @@ impl Compactor {
             // tombstones take their place.
             let (gone, tables): (Vec<TableUse>, Vec<TableUse>) = tables.cloned().partition(|table| {
                 table.meta.is_expired(readers.time_ms(0))
-                    && oldest_reader.is_none_or(|oldest| *oldest >= table.meta.largest_seq)
+                    && !readers.has_older_than(table.meta.largest_seq)
                     && is_oldest(version, input.run, table)
             });
             // Of a job with several slices the first one of a table counts it.

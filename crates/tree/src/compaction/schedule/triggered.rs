@@ -150,9 +150,8 @@ fn expired(version: &Version, readers: &Readers) -> Vec<CompactionJob> {
         let Some(expiring) = table.meta.expiring.get() else { continue };
         // Readers that see nothing of the table do not hold it.
         let time_ms = readers.time_from_ms(table.meta.smallest_seq);
-        let is_older = |oldest: &SeqNo| *oldest < table.meta.largest_seq;
         if table.meta.is_expired(time_ms)
-            && readers.seqs.first().is_some_and(is_older)
+            && readers.has_older_than(table.meta.largest_seq)
             && is_oldest(version, run.id, table)
         {
             // It is dropped unread once no older reader needs the trace of its writes.

@@ -45,6 +45,30 @@ fn expired_since(is_merged: bool) {
     assert_eq!(db.stats().entries_expired, 1);
 }
 
+/// The same of a table whose values had expired before the transaction began, and in which a key was
+/// deleted since.
+#[test]
+fn a_transaction_conflicts_with_a_delete_beside_expired_values() {
+    let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+    let db = Db::builder("/db").env(env.clone()).info_log(false).open().expect("opened");
+    let options = WriteOptions::new().time_to_live(Duration::from_millis(100));
+    db.put_with("a", "v", options).expect("written");
+    // For it the value is flushed as it is.
+    let snapshot = db.snapshot();
+    env.clock.sleep_us(200_000);
+    let mut transaction = db.transaction();
+    assert_eq!(transaction.get("c").expect("readable"), None);
+    db.delete("c").expect("deleted");
+    db.flush().expect("flushed");
+    drop(snapshot);
+    db.put("b", "v").expect("written");
+    db.flush().expect("flushed");
+    db.compact().expect("compacted");
+    assert!(db.stats().entries_expired > 0, "the compaction has not had the table as an input");
+    transaction.put("other", "v").expect("taken");
+    assert_eq!(transaction.commit().expect_err("c was deleted").kind(), ErrorKind::Conflict);
+}
+
 /// A table that was flushed since the transaction began is read before it counts as a conflict.
 #[test]
 fn a_flush_alone_is_no_conflict() {

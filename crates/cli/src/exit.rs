@@ -64,6 +64,18 @@ impl Failure {
         Self::Missing(format!("no database at {}: {instead}", path.display()))
     }
 
+    /// What a command has found, after its report was printed, or could not be: if nobody reads the
+    /// report, the exit code still tells what was found.
+    ///
+    /// # Errors
+    /// That of `verdict`, or of printing, but for a closed pipe.
+    pub fn after_report(printed: Result<(), Self>, verdict: Result<(), Self>) -> Result<(), Self> {
+        match printed {
+            Ok(()) | Err(Self::PipeClosed) => verdict,
+            failed => failed,
+        }
+    }
+
     /// A hint for the user, where the message does not contain one.
     pub fn hint(&self) -> Option<&str> {
         match self {

@@ -16,16 +16,31 @@ use crate::duration::{parse_duration, show_duration};
 use crate::exit::Failure;
 use crate::options::resolved;
 use crate::sizes::{parse_size, show_size};
+use crate::text::Notation;
 
 /// Name of the keyspace that every database has, and the default of all commands.
 pub const DEFAULT: &str = "default";
+
+/// The keyspace name that `text` notates: as in keys, `\xNN` stands for a byte.
+///
+/// # Errors
+/// The reason, if it is not such a name.
+pub fn name_of(text: &[u8]) -> Result<String, String> {
+    let bytes = Notation::Text.parse(text)?.into_owned();
+    String::from_utf8(bytes).map_err(|_| "the name of a keyspace must be UTF-8".to_owned())
+}
+
+/// [`name_of`] an argument.
+pub fn parse_name(text: &str) -> Result<String, String> {
+    name_of(text.as_bytes())
+}
 
 /// The option of commands that use a keyspace only if it exists.
 #[derive(Args, Clone, Debug)]
 pub struct ExistingKeyspace {
     /// The keyspace to use; it must exist (only put, load, merge with --merge-operator and writing
     /// lines of batch create one)
-    #[arg(long, value_name = "NAME", default_value = DEFAULT)]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT, value_parser = parse_name)]
     keyspace: String,
 }
 
@@ -33,7 +48,7 @@ pub struct ExistingKeyspace {
 #[derive(Args, Clone, Debug)]
 pub struct CreatedKeyspace {
     /// The keyspace to write to; created if it is missing
-    #[arg(long, value_name = "NAME", default_value = DEFAULT)]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT, value_parser = parse_name)]
     keyspace: String,
     /// Merge operator of this keyspace, which merge needs; the database records it, so it is given
     /// once: shamba.add-u64, shamba.add-i64, shamba.max, shamba.min, shamba.set-bit or

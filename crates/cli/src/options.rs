@@ -75,6 +75,11 @@ impl EngineOptions {
         recorded
     }
 
+    /// The same options for an open that only reads.
+    pub fn for_reading(&self) -> ReaderOptions {
+        ReaderOptions { given: self.given.clone() }
+    }
+
     /// Whether an option of this name, without the dashes, exists.
     pub fn has(name: &str) -> bool {
         find(name).is_some_and(|option| option.has_flag)

@@ -73,6 +73,14 @@ impl Meter {
         self.busy_ns += ns;
     }
 
+    /// Does something whose CPU time is excluded from the figures.
+    pub fn untimed<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let cpu = CpuTimer::thread();
+        let done = work();
+        self.making_cpu_ns += nanos(cpu.elapsed());
+        done
+    }
+
     /// Records `count` operations without individual clock reads that took `ns` in total.
     pub fn record_plain(&mut self, count: u64, ns: u64) {
         self.ops += count;

@@ -44,9 +44,9 @@ impl Scans<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 break;
             }
-            for _ in 0..PUTS_PER_SEEK {
-                self.put(pick(), number + 1, &mut key, &mut value)?;
-            }
+            meter.untimed(|| {
+                (0..PUTS_PER_SEEK).try_for_each(|_| self.put(pick(), number + 1, &mut key, &mut value))
+            })?;
             self.keys.existing(pick(), &mut key);
             let start = Instant::now();
             let mut cursor = self.db.cursor();
@@ -62,24 +62,29 @@ impl Scans<'_> {
         Ok(())
     }
 
-    /// Puts `items` items and deletes them, by one range tombstone if `by_range`, else one by one.
-    /// Then puts one more, and reads the first entry `count` times, each time with a new iterator.
-    pub fn scan_deleted(&self, items: u64, by_range: bool, count: u64, meter: &mut Meter) -> Result<()> {
+    /// Puts `items` items, deletes them, and puts `last`.
+    fn put_and_delete(&self, items: u64, by_range: bool, last: &[u8]) -> Result<()> {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         for item in 0..items {
             self.put(item, 0, &mut key, &mut value)?;
         }
-        // Follows every key that a shape makes.
-        let last = vec![0xff; self.keys.size()];
         if by_range {
-            self.db.delete_range(&[][..]..&last[..])?;
+            self.db.delete_range(&[][..]..last)?;
         } else {
             for item in 0..items {
                 self.keys.existing(item, &mut key);
                 self.db.delete(&key)?;
             }
         }
-        self.db.put(&last, b"last")?;
+        self.db.put(last, b"last")
+    }
+
+    /// Puts `items` items and deletes them, by one range tombstone if `by_range`, else one by one.
+    /// Then puts one more, and reads the first entry `count` times, each time with a new iterator.
+    pub fn scan_deleted(&self, items: u64, by_range: bool, count: u64, meter: &mut Meter) -> Result<()> {
+        // Follows every key that a shape makes.
+        let last = vec![0xff; self.keys.size()];
+        meter.untimed(|| self.put_and_delete(items, by_range, &last))?;
         for _ in 0..count {
             if self.stop.load(Ordering::Relaxed) {
                 break;

@@ -82,6 +82,11 @@ impl Workload {
         matches!(self, Self::FillSeq | Self::FillRandom)
     }
 
+    /// Whether it deletes all entries of the default keyspace.
+    pub fn deletes_all(self) -> bool {
+        matches!(self, Self::ScanDeletedRange | Self::ScanDeletedKeys)
+    }
+
     /// Whether all operations are lookups or seeks, which are too short for individual clock reads.
     pub fn is_short(self) -> bool {
         use Workload::{

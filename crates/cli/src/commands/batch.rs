@@ -37,7 +37,7 @@ use shamba::{Batch, Db, ErrorKind, Keyspace, WriteOptions};
 
 use crate::duration::parse_duration;
 use crate::exit::{BAD_INPUT, Failure, USAGE, code_of};
-use crate::keyspace::{CreatedKeyspace, DEFAULT};
+use crate::keyspace::{CreatedKeyspace, DEFAULT, name_of};
 use crate::open;
 use crate::options::EngineOptions;
 use crate::output::{Out, note};
@@ -47,7 +47,7 @@ use crate::text::Notation;
 const LINES: &str = "\
     Lines: put KEY VALUE, putttl TIME KEY VALUE (TIME such as 30s or 7d, or ever), del KEY, delrange FROM TO (TO excluded), merge KEY OPERAND, get KEY; `in KEYSPACE` before one of these selects \
     its keyspace (default: --keyspace); begin and commit enclose one atomic batch; flush, compact, sync. A line is \
-    split at single spaces; the value or operand is the rest of the line; the last line may lack its line end. Each line gets one reply: ok (done, with the durability \
+    split at single spaces; the value or operand is the rest of the line; a line ends with \\n or \\r\\n, and the last line may lack it. Each line gets one reply: ok (done, with the durability \
     of --sync), queued (after begin), value VALUE or none (of get, which reads committed data), or err KIND MESSAGE. \
     The exit code is that of the first error. A begin without commit at the end of input is an error (65), and its \
     batch is not stored.";
@@ -97,19 +97,14 @@ pub fn run(args: &BatchArgs, out: &mut Out) -> Result<(), Failure> {
         _ => Ok(()),
     };
     // The database is closed cleanly even if the reader of the replies has gone.
-    let closed = db.close();
-    result?;
-    recorded?;
-    match (first_error, closed) {
-        (None, closed) => Ok(closed?),
-        (Some(code), closed) => {
-            // The exit code stays that of the first error.
-            if let Err(error) = closed {
-                note(format!("shamba: {}", error.chain()));
-            }
-            Err(Failure::Reported(code))
-        }
-    }
+    let closed = db.close().map_err(Failure::from);
+    let outcomes =
+        [first_error.map_or(Ok(()), |code| Err(Failure::Reported(code))), result, recorded, closed];
+    // The exit code is that of the first error; the others are only told.
+    let mut failures = outcomes.into_iter().filter_map(Result::err);
+    let first = failures.next();
+    failures.for_each(|failure| note(format!("shamba: {failure}")));
+    first.map_or(Ok(()), Err)
 }
 
 fn input_failed(error: io::Error) -> Failure {
@@ -218,6 +213,9 @@ impl<'a> Session<'a> {
             self.lines += 1;
             if line.last() == Some(&b'\n') {
                 line.pop();
+                if line.last() == Some(&b'\r') {
+                    line.pop();
+                }
             }
             let reply = match self.line(&line) {
                 Ok(reply) => reply.into_owned(),
@@ -234,9 +232,15 @@ impl<'a> Session<'a> {
                     format!("err {} {}", kind.name(), message.replace(['\n', '\r'], " "))
                 }
             };
-            out.line(reply)?;
-            out.flush()?;
+            out.line(reply).and_then(|()| out.flush()).map_err(|failure| self.unanswered(failure))?;
         }
+    }
+
+    /// The failure of a reply. A client counts replies, so a closed pipe is an error here.
+    fn unanswered(&self, failure: Failure) -> Failure {
+        let Failure::PipeClosed = failure else { return failure };
+        let what = format!("the reply to line {}; the lines after it were not read", self.lines);
+        Failure::Io(what, io::ErrorKind::BrokenPipe.into())
     }
 
     /// Reports a batch that is still open at the end of input. It is not committed, and no line is
@@ -398,8 +402,7 @@ impl<'a> Session<'a> {
     /// The keyspace name given by a line; without one, that of `--keyspace`.
     fn name(&self, given: Option<&[u8]>) -> Result<String, Refusal> {
         let Some(given) = given else { return Ok(self.own.clone()) };
-        String::from_utf8(given.to_vec())
-            .map_err(|_| Refusal::Line("the name of a keyspace must be UTF-8".into()))
+        name_of(given).map_err(|reason| Refusal::Line(format!("keyspace: {reason}")))
     }
 
     /// The keyspace of this name, created if it is missing.

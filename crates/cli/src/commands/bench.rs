@@ -73,7 +73,8 @@ pub struct BenchArgs {
     /// Record the operations of all workloads as a trace in a new file
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Allow fills of a database that is not empty
+    /// Allow fills, and the deletes of scandeletedrange and scandeletedkeys, in a database that is
+    /// not empty
     #[arg(long)]
     use_existing: bool,
     /// Print one JSON object per workload and line
@@ -110,11 +111,19 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
     // an hour.
     args.names.iter().try_for_each(|&workload| options.check(workload))?;
     let db = open::create(&args.db, &args.engine)?;
+    // Whether all that the database will have is of this run.
+    let is_own = db.iter().next().transpose()?.is_none();
     let recording = args.record.as_ref().map(|path| db.record_trace(path)).transpose()?;
     // Whether the database holds exactly what a fill of this run wrote, so that the expected result
     // of reads is known.
     let mut known = false;
     for (turn, &workload) in (0..).zip(&args.names) {
+        if workload.deletes_all() && !is_own && !args.use_existing {
+            return Err(Failure::Usage(format!(
+                "{workload} deletes all entries, and {} is not empty; --use-existing allows it",
+                args.db.display()
+            )));
+        }
         if workload.is_fill() {
             let empty = db.iter().next().transpose()?.is_none();
             if !empty && !args.use_existing {

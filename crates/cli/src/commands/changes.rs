@@ -10,7 +10,7 @@ use crate::exit::Failure;
 use crate::open;
 use crate::options::EngineOptions;
 use crate::output::Out;
-use crate::text::Notation;
+use crate::text::{Notation, escape};
 
 /// Arguments of `changes`.
 #[derive(Args)]
@@ -89,11 +89,11 @@ fn print(change: &Change, as_json: bool, notation: Notation, out: &mut Out) -> R
     match line["entries"].as_u64() {
         Some(entries) => out.line(format!(
             "{position} {kind} {entries} entries [{}] {}..={}",
-            text("keyspace"),
+            escape(text("keyspace").as_bytes()),
             text("first"),
             text("last")
         )),
-        None => out.line(format!("{position} {kind} [{}]", text("keyspace"))),
+        None => out.line(format!("{position} {kind} [{}]", escape(text("keyspace").as_bytes()))),
     }
 }
 
@@ -115,6 +115,7 @@ fn operation(keyspace: &str, op: &ChangeOp<'_>, show: &dyn Fn(&[u8]) -> String) 
 }
 
 fn operation_text(keyspace: &str, op: &ChangeOp<'_>, show: &dyn Fn(&[u8]) -> String) -> String {
+    let keyspace = escape(keyspace.as_bytes());
     match op {
         ChangeOp::Put { key, value, .. } => format!("put [{keyspace}] {} = {}", show(key), show(value)),
         ChangeOp::Delete { key, .. } => format!("delete [{keyspace}] {}", show(key)),

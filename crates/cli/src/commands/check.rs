@@ -43,25 +43,30 @@ pub fn run(args: &CheckArgs, out: &mut Out) -> Result<(), Failure> {
         Err(failure) => return Err(failure),
     };
     let layout = if args.layout { Some(layout(&args.db)?) } else { None };
-    if args.json {
-        out.json(&object(&report, opened, layout.as_deref()))?;
+    let printed = if args.json {
+        out.json(&object(&report, opened, layout.as_deref()))
     } else {
-        if let Some(files) = &layout {
-            out.text(layout_table(files).to_string())?;
-            out.line("")?;
-        }
         // Warnings of the open were already printed on standard error.
         report.warnings.iter().filter(|warning| !said.contains(warning)).for_each(warn);
-        for problem in &report.problems {
-            out.line(problem.to_string())?;
-        }
-        out.line(summary(&report))?;
-    }
-    match report.problems.as_slice() {
+        print(&report, layout.as_deref(), out)
+    };
+    let verdict = match report.problems.as_slice() {
         [] => Ok(()),
         problems if problems.iter().all(|problem| problem.is_unsupported) => Err(Failure::Reported(5)),
         _ => Err(Failure::Reported(CORRUPTION)),
+    };
+    Failure::after_report(printed, verdict)
+}
+
+fn print(report: &CheckReport, layout: Option<&[Layout]>, out: &mut Out) -> Result<(), Failure> {
+    if let Some(files) = layout {
+        out.text(layout_table(files).to_string())?;
+        out.line("")?;
     }
+    for problem in &report.problems {
+        out.line(problem.to_string())?;
+    }
+    out.line(summary(report))
 }
 
 /// One line with the numbers of problems and of checked items.

@@ -11,7 +11,7 @@ use shamba::Snapshot;
 
 use crate::exit::Failure;
 use crate::json;
-use crate::keyspace::{DEFAULT, existing};
+use crate::keyspace::{DEFAULT, existing, parse_name};
 use crate::open;
 use crate::options::ReaderOptions;
 use crate::output::Out;
@@ -31,7 +31,7 @@ pub struct DumpArgs {
     /// The database
     db: PathBuf,
     /// The keyspace to print; it must exist (default: default)
-    #[arg(long, value_name = "NAME", conflicts_with = "all")]
+    #[arg(long, value_name = "NAME", conflicts_with = "all", value_parser = parse_name)]
     keyspace: Option<String>,
     /// Print every keyspace, each under a line "# keyspace NAME"
     #[arg(long)]

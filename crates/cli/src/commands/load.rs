@@ -92,8 +92,8 @@ pub fn run(args: &LoadArgs, out: &mut Out) -> Result<(), Failure> {
     let first = records.next().map_err(|error| Failure::io(&name, error))?;
     let guessed = args.format.is_none().then_some(format);
     let hint = hint(guessed, has_zeros);
-    if let Some(Item::BadHeader { line, reason }) = &first {
-        return Err(bad_header(&name, *line, reason));
+    if let Some(Item::Fatal { line, reason }) = &first {
+        return Err(fatal(&name, *line, reason, 0));
     }
     if let Some(Item::Malformed { line, reason }) = &first
         && !args.skip_bad
@@ -165,9 +165,12 @@ struct Load<'a> {
     expired: u64,
 }
 
-/// Failure for a header without the key column: no record can be read.
-fn bad_header(name: &str, line: u64, reason: &str) -> Failure {
-    Failure::Data(format!("{name}:{line}: {reason}"))
+/// Failure for an item after which none can be read, with the number of records loaded before it.
+fn fatal(name: &str, line: u64, reason: &str, before: u64) -> Failure {
+    Failure::Data(match before {
+        0 => format!("{name}:{line}: {reason}"),
+        _ => format!("{name}:{line}: {reason} (loaded before it: {})", counted(before, "record", "records")),
+    })
 }
 
 /// Failure for a malformed line, with the number of records loaded before it.
@@ -220,8 +223,9 @@ impl Load<'_> {
                         bar.set_position(self.loaded);
                     }
                 }
-                Ok(Some(Item::BadHeader { line, reason })) => {
-                    break Err(bad_header(self.name, line, &reason));
+                Ok(Some(Item::Fatal { line, reason })) => {
+                    let before = self.loaded + batch.len() as u64;
+                    break Err(fatal(self.name, line, &reason, before));
                 }
                 Ok(Some(Item::Malformed { line, reason })) if self.skip_bad => {
                     self.skipped += 1;

@@ -56,22 +56,27 @@ pub fn run(args: &RepairArgs, out: &mut Out) -> Result<(), Failure> {
         _ => error.into(),
     })?;
     let notation = Notation::from_switch(args.hex);
-    if args.json {
-        out.json(&object(args, &report, notation))?;
-        return verdict(&report);
-    }
-    report.warnings.iter().for_each(warn);
+    let printed = if args.json {
+        out.json(&object(args, &report, notation))
+    } else {
+        report.warnings.iter().for_each(warn);
+        print(args, &report, notation, out)
+    };
+    Failure::after_report(printed, verdict(&report))
+}
+
+fn print(args: &RepairArgs, report: &RepairReport, notation: Notation, out: &mut Out) -> Result<(), Failure> {
     for problem in &report.problems {
         out.line(problem.to_string())?;
     }
     for lost in &report.lost {
         out.line(format!("lost: {}", line(lost, notation)))?;
     }
-    out.line(summary(args, &report))?;
-    if !has_recovered(&report) {
+    out.line(summary(args, report))?;
+    if !has_recovered(report) {
         out.line(format!("nothing was recovered: the new database in {} is empty", args.out.display()))?;
     }
-    verdict(&report)
+    Ok(())
 }
 
 /// Whether the new database has anything of the old one, or nothing was damaged.

@@ -18,6 +18,7 @@ use crate::open;
 use crate::options::ReaderOptions;
 use crate::output::{Out, Table};
 use crate::sizes::{show_count, show_size};
+use crate::text::escape;
 
 /// Arguments of `stats`.
 #[derive(Args)]
@@ -93,7 +94,8 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
     let policy = design.policy().map_or("custom".to_string(), |policy| policy.to_string());
     let mut facts = Table::plain().left([1]);
     facts.row(["sequence number", &show_count(db.sequence())]);
-    facts.row(["keyspaces", &db.keyspaces().join(", ")]);
+    let names: Vec<String> = db.keyspaces().iter().map(|name| escape(name.as_bytes()).into_owned()).collect();
+    facts.row(["keyspaces", &names.join(", ")]);
     for (keyspace, operator) in merge_operators(&db)? {
         facts.row(["merge operator", &format!("{operator} (keyspace {keyspace:?})")]);
     }

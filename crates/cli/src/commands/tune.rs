@@ -16,7 +16,7 @@ use shamba::{Advice, Db, Prediction, Redesigned, TreeDesign, Workload};
 
 use crate::exit::Failure;
 use crate::open;
-use crate::options::{EngineOptions, ReaderOptions};
+use crate::options::EngineOptions;
 use crate::output::{Out, Table};
 use crate::progress;
 use crate::sizes::{show_ns, show_size};
@@ -41,7 +41,7 @@ pub struct TuneArgs {
 
 pub fn run(args: &TuneArgs, out: &mut Out) -> Result<(), Failure> {
     let db = match args.dry_run {
-        true => open::reader(&args.db, &ReaderOptions::default())?,
+        true => open::reader(&args.db, &args.engine.for_reading())?,
         false => open::existing(&args.db, &args.engine.recorded())?,
     };
     let advice = if args.undo { None } else { Some(db.advise()?) };

@@ -29,10 +29,7 @@ pub fn run(args: &WalArgs, out: &mut Out) -> Result<(), Failure> {
 
 /// Prints a framed file; exit code 2 if its durable part is damaged.
 pub fn print(schema: &str, log: &LogDescription, as_json: bool, out: &mut Out) -> Result<(), Failure> {
-    if as_json {
-        out.json(&json::log(schema, log))?;
-    } else {
-        out.text(log.to_string())?;
-    }
-    if log.is_corrupt() { Err(Failure::Reported(CORRUPTION)) } else { Ok(()) }
+    let printed = if as_json { out.json(&json::log(schema, log)) } else { out.text(log.to_string()) };
+    let verdict = if log.is_corrupt() { Err(Failure::Reported(CORRUPTION)) } else { Ok(()) };
+    Failure::after_report(printed, verdict)
 }

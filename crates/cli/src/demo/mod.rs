@@ -54,7 +54,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "N", conflicts_with = "path", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     synthetic: Option<u64>,
     /// Maximum number of stored paths; a larger tree is sampled at random
-    #[arg(long, value_name = "N", default_value_t = PATHS_MAX, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with = "synthetic", default_value_t = PATHS_MAX, value_parser = clap::value_parser!(u32).range(1..))]
     sample: u32,
     /// Directory for the databases, which are kept (default: a temporary directory, removed at the
     /// end)

@@ -4,6 +4,7 @@ use std::io::{self, BufRead, Read};
 
 use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder, WriterBuilder};
 
+use super::lines::LINE_BYTES_MAX;
 use super::{Parsed, column, raw};
 
 /// An additional last record. If a quote is open at the end of the input, this record appears as a
@@ -12,8 +13,27 @@ const END: &[u8] = b"\0end of the input\0";
 /// [`END`] on a separate line.
 const END_LINE: &[u8] = b"\n\0end of the input\0\n";
 
-/// The input and [`END_LINE`].
-type Input<'a> = io::Chain<Box<dyn BufRead + 'a>, &'static [u8]>;
+/// The input and [`END_LINE`], of which a record can read so many bytes.
+type Input<'a> = Bounded<io::Chain<Box<dyn BufRead + 'a>, &'static [u8]>>;
+
+/// A reader of at most `left` bytes; then it fails.
+struct Bounded<R> {
+    input: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        if most == 0 && !buffer.is_empty() {
+            let reason = format!("a record is longer than {LINE_BYTES_MAX} bytes; is a quote not closed?");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        }
+        let read = self.input.read(buffer.get_mut(..most).unwrap_or_default())?;
+        self.left -= read as u64;
+        Ok(read)
+    }
+}
 
 /// Reads CSV records; all must have as many fields as the first record.
 pub struct CsvRecords<'a> {
@@ -24,7 +44,7 @@ pub struct CsvRecords<'a> {
     key: Key,
     header: Header,
     hex: bool,
-    /// No record can follow: the requested key column does not exist.
+    /// No record can follow: the requested key column does not exist, or a quote was not closed.
     done: bool,
 }
 
@@ -59,8 +79,8 @@ impl<'a> CsvRecords<'a> {
                 column(text).map_or_else(|| Key::Name(text.into()), |number| Key::Column(number - 1))
             }
         };
-        let reader =
-            ReaderBuilder::new().has_headers(false).flexible(true).from_reader(input.chain(END_LINE));
+        let input = Bounded { input: input.chain(END_LINE), left: LINE_BYTES_MAX };
+        let reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(input);
         let header = if has_header { Header::Expected } else { Header::Absent };
         Self { reader, record: ByteRecord::new(), fields: None, key, header, hex, done: false }
     }
@@ -74,7 +94,8 @@ impl<'a> CsvRecords<'a> {
         }
     }
 
-    /// Whether the header lacks the key column, so that no record can follow.
+    /// Whether no record can follow, because the header lacks the key column, or because a quote was
+    /// not closed: then the rest of the input was one record.
     pub fn is_over(&self) -> bool {
         self.done
     }
@@ -136,6 +157,7 @@ impl<'a> CsvRecords<'a> {
     }
 
     fn read(&mut self) -> io::Result<Option<(u64, Result<(), String>)>> {
+        self.reader.get_mut().left = LINE_BYTES_MAX;
         match self.reader.read_byte_record(&mut self.record) {
             Ok(false) => Ok(None),
             Ok(true) if self.record.len() == 1 && &self.record[0] == END => Ok(None),
@@ -157,7 +179,8 @@ impl<'a> CsvRecords<'a> {
     fn shape(&mut self) -> Result<(), String> {
         let last = self.record.iter().next_back().unwrap_or_default();
         if last.strip_suffix(b"\n").unwrap_or(last).ends_with(END) {
-            return Err("unclosed quote at the end of the input".into());
+            self.done = true;
+            return Err("a quote is not closed up to the end of the input".into());
         }
         let (fields, first) = (self.record.len(), *self.fields.get_or_insert(self.record.len()));
         if fields != first {

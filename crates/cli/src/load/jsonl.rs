@@ -19,7 +19,11 @@ pub fn record(line: &[u8], key_field: &str, hex: bool) -> Parsed {
     let key = match object.get(key_field) {
         None => return Err(format!("no field {key_field:?}")),
         Some(Value::String(text)) => raw("key", text.as_bytes(), hex)?,
-        Some(Value::Number(number)) if !hex => number.to_string().into_bytes(),
+        // Others were rounded, so that two of them could be the same key.
+        Some(Value::Number(number)) if !hex && !number.is_f64() => number.to_string().into_bytes(),
+        Some(Value::Number(_)) if !hex => {
+            return Err(format!("field {key_field:?} is not a whole number of 64 bits; quote it"));
+        }
         Some(_) => return Err(format!("field {key_field:?} is neither a string nor a number")),
     };
     let value = match object.get("value") {

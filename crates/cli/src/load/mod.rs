@@ -88,8 +88,9 @@ pub enum Item {
         /// The time for which it lives.
         lifetime: Lifetime,
     },
-    /// A header without the requested key column: no record can be read.
-    BadHeader {
+    /// An item after which no record can be read: a header without the requested key column, or a
+    /// record whose quote is not closed.
+    Fatal {
         /// Line number, counted from 1.
         line: u64,
         /// The reason.
@@ -219,7 +220,7 @@ impl<'a> Records<'a> {
         };
         Ok(Some(match record.and_then(within_limits) {
             Ok((key, value)) => Item::Record { key, value, lifetime },
-            Err(reason) if self.is_over() => Item::BadHeader { line, reason },
+            Err(reason) if self.is_over() => Item::Fatal { line, reason },
             Err(reason) => Item::Malformed { line, reason },
         }))
     }

@@ -31,7 +31,7 @@ fn read_rows(
                 };
                 Ok((text(key), text(value) + &until))
             }
-            Item::BadHeader { line, reason } | Item::Malformed { line, reason } => {
+            Item::Fatal { line, reason } | Item::Malformed { line, reason } => {
                 Err(format!("{line}: {reason}"))
             }
         });
@@ -100,7 +100,7 @@ fn csv_without_a_header() {
         ]
     );
     for text in ["a,1\n\"b,2\nc,3\n", "a,1\n\"b,2\nc,3", "a,1\nb,\"2\nc,3\n"] {
-        let wrong = bad("2: unclosed quote at the end of the input");
+        let wrong = bad("2: a quote is not closed up to the end of the input");
         assert_eq!(rows(text, None), [ok("a", "1"), wrong], "{text:?}");
     }
     assert_eq!(rows("a,\"1\n\"\r\n\nb,5\" disk", None), [ok("a", "1\\x0a"), ok("b", "5\" disk")]);
@@ -154,6 +154,10 @@ fn jsonl() {
         "{\"key\":7,\"value\":\"x\"}\n",
         "{\"value\":\"x\"}\n",
         "{\"key\":null}\n",
+        "{\"key\":18446744073709551615,\"value\":\"x\"}\n",
+        "{\"key\":-9223372036854775808,\"value\":\"x\"}\n",
+        "{\"key\":18446744073709551616,\"value\":\"x\"}\n",
+        "{\"key\":1.0,\"value\":\"x\"}\n",
         "[1]\n",
         "{\"key\":\n",
         "\n",
@@ -166,9 +170,13 @@ fn jsonl() {
             ok("7", "x"),
             bad("4: no field \"key\""),
             bad("5: field \"key\" is neither a string nor a number"),
-            bad("6: not a JSON object: invalid type: sequence, expected a map (column 1)"),
-            bad("7: not a JSON object: EOF while parsing a value (column 7)"),
-            bad("8: empty line"),
+            ok("18446744073709551615", "x"),
+            ok("-9223372036854775808", "x"),
+            bad("8: field \"key\" is not a whole number of 64 bits; quote it"),
+            bad("9: field \"key\" is not a whole number of 64 bits; quote it"),
+            bad("10: not a JSON object: invalid type: sequence, expected a map (column 1)"),
+            bad("11: not a JSON object: EOF while parsing a value (column 7)"),
+            bad("12: empty line"),
         ]
     );
     assert_eq!(read(Format::Jsonl, "{\"id\":\"z\",\"value\":\"v\"}", Some("id"), false), [ok("z", "v")]);

@@ -63,6 +63,73 @@ fn a_wrong_line_has_no_effect_and_the_others_go_on() {
     assert_eq!(crate::support::run(["get", &db, "x"]).ok(), "1\n");
 }
 
+/// As `load` reads them.
+#[test]
+fn lines_may_end_as_windows_ends_them() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    let run = run_with(
+        ["batch", &db],
+        b"put a 1\r\nput b \\x0d\r\nput c 3\ndel c\r\nbegin\r\nput d 4\r\ncommit\r\n",
+    );
+    assert_eq!((run.code, run.out.as_str()), (0, "ok\nok\nok\nok\nok\nqueued\nok\n"), "{}", run.err);
+    assert_eq!(crate::support::run(["scan", &db]).ok(), "a\t1\nb\t\\x0d\nd\t4\n");
+}
+
+/// A client counts replies. What was not answered may not have been read.
+#[test]
+fn replies_that_nobody_reads_are_an_error() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    for (first, code) in [("put first 1", 3), ("no such operation", 65)] {
+        let mut child = command(["batch", &db]).stdin(Stdio::piped()).spawn().expect("starts");
+        let mut stdin = child.stdin.take().expect("piped");
+        let mut replies = BufReader::new(child.stdout.take().expect("piped"));
+        writeln!(stdin, "{first}").expect("writable");
+        replies.read_line(&mut String::new()).expect("readable");
+        drop(replies);
+        writeln!(stdin, "put unanswered 1\nput unread 1").expect("writable");
+        drop(stdin);
+        let run = crate::support::finish(child);
+        assert_eq!(run.code, code, "{run:?}");
+        assert!(run.err.contains("the reply to line 2; the lines after it were not read"), "{run:?}");
+        let keys = crate::support::run(["scan", &db]).ok();
+        assert!(keys.contains("unanswered") && !keys.contains("unread"), "{keys}");
+        run_with(["batch", &db], b"del unanswered\n").ok();
+        crate::support::run(["check", &db]).ok();
+    }
+}
+
+/// What a command prints as the name of a keyspace can be given to another.
+#[test]
+fn names_of_keyspaces_are_escaped_as_keys_are() {
+    let dir = Dir::new();
+    let (db, copy) = (dir.path("db"), dir.path("copy"));
+    let printed = ["C:\\x5cdata", "two\\x20words", "two\\x0alines", "caf\u{e9}"];
+    for name in printed {
+        run_with(["batch", &db], format!("in {name} put k {name}\n").as_bytes()).ok();
+        assert_eq!(
+            crate::support::run(["get", &db, "k", "--keyspace", name]).ok().trim_end().replace("\\x20", " "),
+            name.replace("\\x20", " ")
+        );
+    }
+    let names = |db: &str| crate::support::run(["stats", db, "--json"]).json()["keyspaces"].clone();
+    assert_eq!(
+        names(&db),
+        serde_json::json!(["C:\\data", "caf\u{e9}", "default", "two\nlines", "two words"])
+    );
+    let dump = crate::support::run(["dump", &db, "--all"]).ok();
+    for name in dump.lines().filter_map(|line| line.strip_prefix("# keyspace ")) {
+        let pairs = crate::support::run(["dump", &db, "--keyspace", name]).ok();
+        run_with(["load", &copy, "-", "--hex", "--keyspace", name], pairs.as_bytes()).ok();
+    }
+    assert_eq!(names(&copy), names(&db));
+    assert_eq!(crate::support::run(["dump", &copy, "--all"]).ok(), dump);
+    let changes = crate::support::run(["changes", &db]);
+    assert!(!changes.out.contains("two\nlines"), "{}", changes.out);
+    crate::support::run(["get", &db, "k", "--keyspace", "\\xzz"]).fails(64);
+}
+
 #[test]
 fn keyspaces_are_named_line_by_line_and_reads_see_what_is_committed() {
     let dir = Dir::new();
@@ -165,27 +232,6 @@ fn replies_are_flushed_and_the_database_is_locked_meanwhile() {
     child.kill().expect("it runs");
     child.wait().expect("it ends");
     assert_eq!(run(["scan", &db]).ok(), "a\t1\nb\t2\n");
-}
-
-#[test]
-fn a_reader_of_replies_that_goes_away_loses_nothing_acknowledged() {
-    let dir = Dir::new();
-    let db = dir.path("db");
-    let mut child = command(["batch", &db]).stdin(Stdio::piped()).spawn().expect("starts");
-    let mut stdin = child.stdin.take().expect("piped");
-    let mut replies = BufReader::new(child.stdout.take().expect("piped"));
-    writeln!(stdin, "put a 1").expect("it reads");
-    let mut reply = String::new();
-    replies.read_line(&mut reply).expect("a reply");
-    assert_eq!(reply, "ok\n");
-    drop(replies);
-    // The command notices at the next reply; what it wrote until then is complete.
-    let _ = writeln!(stdin, "put b 2");
-    drop(stdin);
-    let run = crate::support::finish(child);
-    assert_eq!((run.code, run.err.as_str()), (0, ""));
-    assert_eq!(crate::support::run(["get", &db, "a"]).ok(), "1\n");
-    crate::support::run(["check", &db]).ok();
 }
 
 #[test]

@@ -109,9 +109,15 @@ fn fills_refuse_what_is_not_empty() {
         assert!(err.contains("--use-existing"), "{err}");
         run(["bench", &db, name, "--num", "100", "--use-existing"]).ok();
     }
+    for name in ["scandeletedrange", "scandeletedkeys"] {
+        let err = run(["bench", &db, name, "--num", "100"]).fails(64);
+        assert!(err.contains("deletes all entries") && err.contains("--use-existing"), "{err}");
+    }
     let table = run(["bench", &db, "readrandom", "--num", "100", "--threads", "2"]).ok();
     assert!(table.lines().count() == 2 && table.contains("readrandom"), "{table}");
     assert_eq!(run(["scan", &db]).ok().lines().count(), 100, "the same options name the same keys");
+    run(["bench", &db, "scandeletedrange", "--num", "100", "--use-existing"]).ok();
+    assert_eq!(run(["scan", &db]).ok().lines().count(), 1);
 }
 
 #[test]

@@ -84,6 +84,20 @@ fn a_malformed_line_is_named_and_what_came_before_is_kept() {
     }
 }
 
+/// The rest of the file is one field then. It must not pass for one bad line.
+#[test]
+fn a_quote_that_is_not_closed_ends_the_load() {
+    let dir = Dir::new();
+    let (db, file) = (dir.path("db"), dir.path("in.csv"));
+    let rest: String = (0..1_000).map(|number| format!("key{number},1\n")).collect();
+    std::fs::write(&file, format!("name,number\na,1\nb\nc,3\n\"d,4\n{rest}")).expect("writable");
+    let err = run(["load", &db, &file, "--skip-bad"]).fails(65);
+    let said =
+        format!("{file}:5: a quote is not closed up to the end of the input (loaded before it: 2 records)");
+    assert!(err.contains(&said), "{err}");
+    assert_eq!(run(["scan", &db]).ok(), "a\t1\nc\t3\n");
+}
+
 #[test]
 fn a_file_that_is_something_else_leaves_no_database() {
     let dir = Dir::new();

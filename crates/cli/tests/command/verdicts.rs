@@ -4,7 +4,7 @@
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 
-use crate::support::{Dir, files, flip, run};
+use crate::support::{Dir, command, files, finish, flip, run, run_with};
 
 fn cut(file: &Path, bytes: u64) {
     let file = OpenOptions::new().write(true).open(file).expect("writable");
@@ -37,6 +37,34 @@ fn a_manifest_cut_inside_its_snapshot_is_corrupt() {
     fs::remove_file(&manifest).expect("removable");
     let err = run(["manifest", &db]).fails(2);
     assert!(err.contains("CURRENT names it"), "{err}");
+}
+
+/// The exit code tells what was found, also if nobody reads the report.
+#[test]
+fn a_report_that_nobody_reads_has_its_exit_code() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    // More than a pipe and the command hold.
+    let lines: String = (0..4_000).map(|number| format!("put {number:0100} v\n")).collect();
+    run_with(["batch", &db], lines.as_bytes()).ok();
+    let log = files(&db, "log").pop().expect("a log");
+    let offset = fs::metadata(&log).expect("readable").len() as usize - 20;
+    flip(&log, offset, 1);
+    for (args, code) in [(["wal", &text(&log)], 2), (["dump", &db], 2)] {
+        let unread = || {
+            let mut child = command(args).spawn().expect("starts");
+            drop(child.stdout.take());
+            finish(child)
+        };
+        let run = unread();
+        assert_eq!(run.code, code, "{args:?}: {run:?}");
+    }
+    flip(&log, offset, 1);
+    for args in [["wal", &text(&log)], ["dump", &db]] {
+        let mut child = command(args).spawn().expect("starts");
+        drop(child.stdout.take());
+        assert_eq!(finish(child).code, 0, "{args:?}: nothing is damaged");
+    }
 }
 
 #[test]

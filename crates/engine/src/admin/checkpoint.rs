@@ -2,7 +2,7 @@
 //!
 //! The memtables are flushed first, so the copy needs no log. Tables and value files are
 //! hard-linked, or copied where the file system has no links. The copy's own manifest comes last,
-//! so that an incomplete copy is no database.
+//! so that an incomplete copy is no database. A checkpoint that fails removes what it has copied.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,11 +12,12 @@ use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::WalWriter;
 use shamba_table::{table_file_name, value_file_name};
 use shamba_tree::version::HistoryEntry;
+use shamba_tree::version::current::{CURRENT, CURRENT_TEMPORARY};
 use shamba_tree::version::manifest::state::KeyspaceState;
 use shamba_tree::version::manifest::{ManifestState, ManifestWriter};
 
 use crate::catalog::{Catalog, DEFAULT_KEYSPACE};
-use crate::directory::{LOCK, sync_names_above};
+use crate::directory::{LOCK, file_number, sync_names_above};
 use crate::error::{Error, Result};
 
 /// Copies the state in force to `target`: tables by hard links, everything else by a new manifest.
@@ -35,10 +36,7 @@ pub(super) fn checkpoint(
 ) -> Result<()> {
     let vfs = &env.vfs;
     if vfs.exists(target).map_err(|error| Error::io("look at", target, error))? {
-        let names = vfs.list(target).map_err(|error| Error::io("list", target, error))?;
-        if !names.is_empty() {
-            return Err(Error::invalid(format!("{} is not empty", target.display())));
-        }
+        check_empty(env, target)?;
     }
     // Creates one directory, but no missing parents, which a mistyped path may have.
     let above = target.parent().filter(|above| !above.as_os_str().is_empty());
@@ -61,6 +59,27 @@ pub(super) fn checkpoint(
     let _lock = vfs
         .lock(&target.join(LOCK), LockKind::Exclusive)
         .map_err(|error| Error::io("lock", target, error))?;
+    // Another checkpoint may have had the lock until now.
+    check_empty(env, target)?;
+    let copied = copy(env, catalog, state, target);
+    if copied.is_err() {
+        remove_copied(env, target);
+    }
+    copied
+}
+
+/// # Errors
+/// `Invalid` if `target` has anything but a lock file, which a failed checkpoint leaves; `Io`.
+fn check_empty(env: &Env, target: &Path) -> Result<()> {
+    let names = env.vfs.list(target).map_err(|error| Error::io("list", target, error))?;
+    if names.iter().any(|entry| entry.name != LOCK) {
+        return Err(Error::invalid(format!("{} is not empty", target.display())));
+    }
+    Ok(())
+}
+
+/// Copies the files of `state`, and writes the manifest of the copy.
+fn copy(env: &Env, catalog: &Catalog, mut state: ManifestState, target: &Path) -> Result<()> {
     for keyspace in state.keyspaces.values() {
         for (_, _, table) in keyspace.version.tables() {
             let name = table_file_name(table.meta.id);
@@ -84,6 +103,22 @@ pub(super) fn checkpoint(
     state.log_promise = Some(wal.finish_clean()?);
     ManifestWriter::create(env, target, number, &state)?;
     Ok(())
+}
+
+/// Removes the files of a failed checkpoint, as far as possible, so that their space is free and the
+/// next one can have the same directory. All of them are of this checkpoint, which holds the lock.
+fn remove_copied(env: &Env, target: &Path) {
+    let Ok(entries) = env.vfs.list(target) else { return };
+    let remove = |name: &str| env.vfs.unlink(&target.join(name)).is_ok();
+    let is_database = entries.iter().any(|entry| entry.name == CURRENT);
+    // First and durably what makes a database of the others.
+    if is_database && !(remove(CURRENT) && env.vfs.sync_dir(target).is_ok()) {
+        return;
+    }
+    let names = entries.iter().filter(|entry| !entry.is_dir).map(|entry| entry.name.as_str());
+    for name in names.filter(|name| *name == CURRENT_TEMPORARY || file_number(name).is_some()) {
+        remove(name);
+    }
 }
 
 /// Removes the other keyspaces. The default one, which every database has, stays, and is emptied

@@ -173,7 +173,7 @@ impl ReadAt<'_> {
 
     /// The time for which the value of `key` still lives; `Duration::MAX` if it lasts.
     pub fn time_to_live_of(&self, key: &[u8]) -> Result<Option<Duration>> {
-        self.look_up_expiry(key, |expiry, time| Some(time_left(expiry, time)))
+        self.look_up_expiry(key, time_left)
     }
 
     /// The time at which the value of `key` expires; `None` if it lasts, or there is none.
@@ -182,14 +182,14 @@ impl ReadAt<'_> {
             self.keyspace.check_usable()?;
             return check_key(key).map(|()| None);
         }
-        self.look_up_expiry(key, |expiry, _| expiry.map(|expiry| expiry.0))
+        Ok(self.look_up_expiry(key, |expiry, _| expiry.map(|expiry| expiry.0))?.flatten())
     }
 
     /// Looks up the expiry of a value; `of` judges it at the time of this reader.
     fn look_up_expiry<T>(
         &self,
         key: &[u8],
-        of: impl Fn(Option<Expiry>, &ReadTime) -> Option<T>,
+        of: impl Fn(Option<Expiry>, &ReadTime) -> T,
     ) -> Result<Option<T>> {
         check_key(key)?;
         let look_up = || {
@@ -198,7 +198,7 @@ impl ReadAt<'_> {
                 let lookup = Lookup { view, settings, key, digest, seq, mode: ValueMode::Absent };
                 let mut found = FoundExpiry::default();
                 let value = lookup.run(counts, &mut found)?;
-                Ok(value.and_then(|_| of(found.get(), settings.time)))
+                Ok(value.map(|_| of(found.get(), settings.time)))
             })
         };
         if self.reads.recorder.is_on() { self.noted(key, look_up) } else { look_up() }

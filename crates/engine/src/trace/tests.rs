@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex as StdMutex;
+use std::time::Duration;
 
 use shamba_env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind, lock, read_file};
 
 use super::*;
 use crate::error::ErrorKind;
 use crate::event::{Event, EventListener};
-use crate::{Builder, Db};
+use crate::{Builder, Db, WriteOptions};
 
 const TRACE: &str = "/trace";
 
@@ -52,6 +53,26 @@ fn the_example_of_the_format_page() {
     assert_eq!((recorded.operations, recorded.bytes), (16, text.len() as u64));
     let page = include_str!("../../../../docs/formats/trace.md");
     assert!(page.contains(&text), "docs/formats/trace.md lacks this:\n{text}");
+}
+
+/// A key without an expiry is there, also for a lookup of its expiry.
+#[test]
+fn lookups_of_an_expiry_are_recorded_with_their_answers() {
+    let disk = Arc::new(MemFs::new());
+    let db = builder(disk.clone()).open().expect("opened");
+    db.put_with("soon", "v", WriteOptions::new().time_to_live(Duration::from_secs(9))).expect("written");
+    db.put("lasting", "v").expect("written");
+    let recording = db.record_trace("/trace").expect("begun");
+    for key in ["lasting", "soon", "absent"] {
+        let (expiry_ms, left) = (db.expiry_ms_of(key).expect("read"), db.time_to_live_of(key).expect("read"));
+        assert_eq!((expiry_ms.is_some(), left.is_some()), (key == "soon", key != "absent"), "{key}");
+    }
+    recording.finish().expect("finished");
+    let lines = text(disk.as_ref());
+    assert!(
+        lines.contains("Q lasting +\nQ lasting +\nQ soon +\nQ soon +\nQ absent -\nQ absent -\n"),
+        "{lines}"
+    );
 }
 
 #[test]

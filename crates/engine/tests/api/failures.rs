@@ -197,6 +197,38 @@ fn a_checkpoint_of_copies_is_durable() -> Result<()> {
     Ok(())
 }
 
+/// A checkpoint that fails, wherever that is, removes what it has copied, and the next one can have
+/// the same directory.
+#[test]
+fn a_failed_checkpoint_leaves_nothing_in_the_way() -> Result<()> {
+    use OpKind::{Append, Create, Rename, SyncAll, SyncData, SyncDir};
+    let kinds = [Append, Create, Rename, SyncAll, SyncData, SyncDir];
+    let mut failed = 0;
+    for (kind_of_op, is_linked) in kinds.iter().flat_map(|kind| [(*kind, true), (*kind, false)]) {
+        for nth in 0.. {
+            let (faults, env) = faulty(Arc::new(MemFs::new()));
+            let db = builder(&env).open()?;
+            put_some(&db)?;
+            db.flush()?;
+            if !is_linked {
+                faults.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::Link]).sticky());
+            }
+            faults.add_rule(FaultRule::nth(nth, Effect::Enospc).on(&[kind_of_op]).at_path("/copy"));
+            let case = format!("{kind_of_op:?} number {nth}, linked: {is_linked}");
+            let Err(error) = db.checkpoint("/copy") else { break };
+            failed += 1;
+            assert_eq!(error.kind(), ErrorKind::NoSpace, "{case}: {error}");
+            let names = env.vfs.list(Path::new("/copy")).unwrap_or_default();
+            assert!(names.iter().all(|entry| entry.name == "LOCK"), "{case}: {names:?}");
+            db.checkpoint("/copy")?;
+            assert_eq!(Db::builder("/copy").env(env.clone()).open()?.iter().count(), 100, "{case}");
+            assert!(db.checkpoint("/copy").is_err(), "{case}: twice");
+        }
+    }
+    assert!(failed >= 15, "{failed} checkpoints failed");
+    Ok(())
+}
+
 /// The log was sealed for lack of space, and no write followed: close must still sync it.
 #[test]
 fn close_syncs_a_log_that_was_sealed_for_lack_of_space() -> Result<()> {

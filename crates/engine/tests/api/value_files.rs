@@ -203,6 +203,12 @@ fn damage_to_a_value_is_reported_and_the_others_are_read() {
     shamba::env::write_file_synced(&fs, path.as_ref(), &bytes).expect("written");
     let report = shamba::check_files(&env(&fs), "/db".as_ref()).expect("checked");
     assert!(report.problems.iter().any(|problem| problem.file.ends_with(&name)), "{report:?}");
+    // No manifest names it then.
+    fs.rename("/db/CURRENT".as_ref(), "/db/aside".as_ref()).expect("renamed");
+    let unnamed = shamba::check_files(&env(&fs), "/db".as_ref()).expect("checked");
+    assert!(unnamed.problems.iter().any(|problem| problem.file.ends_with(&name)), "{unnamed:?}");
+    assert_eq!(unnamed.value_files, report.value_files);
+    fs.rename("/db/aside".as_ref(), "/db/CURRENT".as_ref()).expect("renamed");
     let db = open(&fs);
     let default = db.keyspace("default").expect("there");
     let mut damaged = 0;

@@ -297,8 +297,8 @@ impl Hand {
             match self.retired.pop_front() {
                 Some((_, Retired::Frame(frame))) => self.free_unless_pinned(shelf, frame),
                 Some((_, Retired::Slab(slab, kind, hidden))) => {
-                    // SAFETY: hidden `GRACE_PHASES` ago, when all its frames were free.
-                    unsafe { shelf.slabs.free(hidden) };
+                    // Hidden `GRACE_PHASES` ago, when all its frames were free.
+                    drop(hidden);
                     let bytes = shelf.slabs.slab_bytes(kind) as u64;
                     assert!(self.leaving_bytes >= bytes, "a freed slab of {bytes} bytes was not leaving");
                     self.leaving_bytes -= bytes;

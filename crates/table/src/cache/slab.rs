@@ -3,15 +3,15 @@
 //! ```text
 //! frame number = slab << shift | place            directory: one entry per slab
 //!
-//! entry -> records   32 bytes per frame: key, length, pins, reference bit
-//!       -> data      4,160 bytes per frame, 64-aligned            (none in slabs of large blocks)
+//! entry -> frames    4,160 bytes each, 64-aligned                 (none in slabs of large blocks)
+//!       -> records   32 bytes per frame: key, length, pins, reference bit; behind the frames
 //! ```
 //!
 //! A frame is one cache line longer than the page that it holds. With a stride of one page, the
 //! first lines of all frames, which every hit reads, would map to the same few sets of the
 //! processor's caches. Direct I/O needs page alignment, so there the block is copied; the copy
 //! costs little compared with the device. In a large cache a slab has the size of a huge page (2
-//! MiB) and asks the system for one. A hit then finds a frame without a page-table walk.
+//! MiB) and asks the system for one. A hit then finds record and frame without a page-table walk.
 //!
 //! A slab of *small* frames contains their bytes; in a slab of *large* frames each record points to
 //! an allocation of its own.
@@ -28,9 +28,8 @@
 //!
 //! Not here: which frames are free, and which are evicted ([`super::hand`]).
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
-use std::ptr::{self, NonNull};
+use std::ptr;
 
 use shamba_env::{LARGE_PAGE_BYTES, Pages};
 
@@ -47,9 +46,12 @@ const LINE_BYTES: usize = 64;
 /// cache.
 pub(super) const STRIDE_BYTES: usize = FRAME_SIZE + LINE_BYTES;
 
+/// Frames that fit into a huge page, with their records.
+const FRAMES_MAX: usize = LARGE_PAGE_BYTES / (STRIDE_BYTES + size_of::<Record>());
+
 /// Maximum number of frame numbers per slab. The frames that fit into a huge page are used, the
 /// other numbers stay unused.
-pub(super) const NUMBERS_MAX: usize = (LARGE_PAGE_BYTES / STRIDE_BYTES).next_power_of_two();
+pub(super) const NUMBERS_MAX: usize = FRAMES_MAX.next_power_of_two();
 
 /// Memory of a frame besides its bytes: its record, and its entry in the lists of frames.
 pub(super) const FRAME_OVERHEAD_BYTES: usize = size_of::<Record>() + 8;
@@ -119,8 +121,8 @@ pub(super) struct Slabs {
     /// Frames per slab: this many of the numbers are used.
     frames: usize,
     directory: AtomicPtr<Directory>,
-    /// The frames' memory by slab, kept only to free it: the directory has the addresses.
-    data: Mutex<Vec<Option<Box<Pages>>>>,
+    /// The memory by slab, kept only to free it: the directory has the addresses.
+    memory: Mutex<Vec<Option<Pages>>>,
     /// The memory of large frames by number, kept only to free it: the records have the addresses.
     large: Mutex<BTreeMap<u32, Pages>>,
 }
@@ -138,15 +140,12 @@ impl Directory {
     }
 }
 
-/// A slab that readers cannot find any more.
+/// The memory of a slab that new readers cannot find any more. It is freed when this is dropped, for
+/// which a grace period must have passed. Boxed, because entries for single frames share the list
+/// with the few slabs.
 pub(super) struct HiddenSlab {
-    records: NonNull<Record>,
-    /// Freed with it. Boxed, because entries for single frames share the list with the few slabs.
-    _data: Option<Box<Pages>>,
+    _memory: Box<Pages>,
 }
-
-// SAFETY: it owns what it points to; it may be freed by another thread than the one that hid it.
-unsafe impl Send for HiddenSlab {}
 
 /// Kind of the frames of a slab.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,13 +156,13 @@ pub(super) enum SlabKind {
 
 impl Slabs {
     pub(super) fn new(shift: u32) -> Self {
-        let frames = (1 << shift).min(LARGE_PAGE_BYTES / STRIDE_BYTES);
+        let frames = (1 << shift).min(FRAMES_MAX);
         assert!(frames > 0 && frames <= 1 << shift, "{frames} frames with numbers of {shift} bits");
         Self {
             shift,
             frames,
             directory: AtomicPtr::new(Directory::leak(0, ptr::null_mut())),
-            data: Mutex::default(),
+            memory: Mutex::default(),
             large: Mutex::default(),
         }
     }
@@ -175,11 +174,15 @@ impl Slabs {
 
     /// Bytes of a slab of this kind.
     pub(super) fn slab_bytes(&self, kind: SlabKind) -> usize {
-        let data = match kind {
-            SlabKind::Small => STRIDE_BYTES,
+        self.data_bytes(kind) + self.frames() * FRAME_OVERHEAD_BYTES
+    }
+
+    /// Bytes of the frames of a slab.
+    fn data_bytes(&self, kind: SlabKind) -> usize {
+        match kind {
+            SlabKind::Small => self.frames * STRIDE_BYTES,
             SlabKind::Large => 0,
-        };
-        self.frames() * (data + FRAME_OVERHEAD_BYTES)
+        }
     }
 
     pub(super) fn slab_of(&self, frame: u32) -> usize {
@@ -249,61 +252,47 @@ impl Slabs {
             return false;
         };
         debug_assert!(entry.records.load(Ordering::Relaxed).is_null());
-        // SAFETY: the layout is not of size zero.
-        let records = unsafe { alloc_zeroed(self.records_layout()) }.cast::<Record>();
-        if records.is_null() {
+        let data_bytes = self.data_bytes(kind);
+        let bytes = data_bytes + self.frames * size_of::<Record>();
+        debug_assert!(bytes <= LARGE_PAGE_BYTES || IS_EXPLORED, "a slab of {bytes} bytes");
+        // A slab at a multiple of a large page asks for one.
+        let alignment_bytes = if bytes > LARGE_PAGE_BYTES / 2 { LARGE_PAGE_BYTES } else { LINE_BYTES };
+        let Some(mut memory) = Pages::zeroed(bytes, alignment_bytes) else {
             return false;
-        }
+        };
+        let start = memory.as_mut_ptr();
+        // SAFETY: the frames take the first `data_bytes` of the memory, and the records what is
+        // left.
+        let records = unsafe { start.add(data_bytes) }.cast::<Record>();
+        assert!(records.is_aligned(), "records behind {data_bytes} bytes of frames");
         if IS_EXPLORED {
             for place in 0..self.frames {
-                // SAFETY: within the layout, not yet visible to other threads.
+                // SAFETY: within the memory, not yet visible to other threads.
                 unsafe { records.add(place).write(Record::default()) };
             }
         }
-        let mut start = ptr::null_mut();
-        if kind == SlabKind::Small {
-            let layout = self.data_layout();
-            let Some(mut data) = Pages::zeroed(layout.size(), layout.align()) else {
-                // SAFETY: allocated above with this layout.
-                unsafe { dealloc(records.cast(), self.records_layout()) };
-                return false;
-            };
-            start = data.as_mut_ptr();
-            self.keep(slab, data);
-        }
-        entry.data.store(start, Ordering::Relaxed);
+        self.keep(slab, memory);
+        entry.data.store(if data_bytes == 0 { ptr::null_mut() } else { start }, Ordering::Relaxed);
         // Zeroed records are empty: all fields are integers or a null pointer.
         entry.records.store(records, Ordering::Release);
         true
     }
 
-    /// Hides a slab from new readers. The cache's lock is held; all its frames are free. The
-    /// returned slab is freed after a grace period.
+    /// Hides a slab from new readers. The cache's lock is held; all its frames are free.
     pub(super) fn hide(&self, slab: usize) -> Option<HiddenSlab> {
         let entry = self.directory().get(slab)?;
-        let records = NonNull::new(entry.records.swap(ptr::null_mut(), Ordering::AcqRel))?;
-        let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(HiddenSlab { records, _data: data.get_mut(slab).and_then(Option::take) })
+        entry.records.swap(ptr::null_mut(), Ordering::AcqRel);
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.get_mut(slab)?.take().map(|memory| HiddenSlab { _memory: Box::new(memory) })
     }
 
     fn keep(&self, slab: usize, pages: Pages) {
-        let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
-        if data.len() <= slab {
-            data.resize_with(slab + 1, || None);
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        if memory.len() <= slab {
+            memory.resize_with(slab + 1, || None);
         }
-        debug_assert!(data[slab].is_none(), "the memory of slab {slab} is replaced while in use");
-        data[slab] = Some(Box::new(pages));
-    }
-
-    /// Frees a hidden slab.
-    ///
-    /// # Safety
-    /// A grace period has passed since it was hidden, and none of its frames is owned, pinned or
-    /// has bytes of its own.
-    pub(super) unsafe fn free(&self, slab: HiddenSlab) {
-        // SAFETY: allocated by `install` with this layout. The caller guarantees that no references
-        // to the records or to the data remain; the data is dropped with the value.
-        unsafe { dealloc(slab.records.as_ptr().cast(), self.records_layout()) };
+        debug_assert!(memory[slab].is_none(), "the memory of slab {slab} is replaced while in use");
+        memory[slab] = Some(pages);
     }
 
     /// Allocates the bytes that [`Record::reserve_large`] recorded, as [`Pages`]: large frames have
@@ -348,30 +337,12 @@ impl Slabs {
         // freed only after a grace period, and later readers see the new directory.
         self.directory.store(grown, Ordering::Release);
     }
-
-    fn records_layout(&self) -> Layout {
-        Layout::array::<Record>(self.frames()).unwrap_or(Layout::new::<Record>())
-    }
-
-    fn data_layout(&self) -> Layout {
-        // At most 2 MiB: neither the product nor the layout can overflow.
-        let bytes = self.frames * STRIDE_BYTES;
-        debug_assert!(bytes <= LARGE_PAGE_BYTES, "a slab of {bytes} bytes, more than a huge page");
-        // A slab at a multiple of a large page asks for one.
-        let alignment = if bytes > LARGE_PAGE_BYTES / 2 { LARGE_PAGE_BYTES } else { LINE_BYTES };
-        Layout::from_size_align(bytes, alignment).unwrap_or(Layout::new::<Record>())
-    }
 }
 
 impl Drop for Slabs {
     fn drop(&mut self) {
-        for slab in 0..self.directory().len() {
-            if let Some(hidden) = self.hide(slab) {
-                // SAFETY: no other thread uses the cache: sections, owned frames and pins all
-                // borrow it or hold a reference. Large frames' bytes are dropped with `self.large`.
-                unsafe { self.free(hidden) };
-            }
-        }
+        // No other thread uses the cache: sections, owned frames and pins all borrow it or hold a
+        // reference. The memory is dropped with the fields.
         let mut directory = self.directory.load(Ordering::Relaxed);
         while !directory.is_null() {
             // SAFETY: from `Directory::leak`, each in this chain once, and no other thread uses it.

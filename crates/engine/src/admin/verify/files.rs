@@ -109,6 +109,7 @@ impl FileCheck<'_> {
             for id in &there {
                 self.table(&files, *id, None, "the keys of this table");
             }
+            self.unnamed_value_files(&files);
             return;
         };
         let mut seen = BTreeSet::new();
@@ -196,7 +197,7 @@ impl FileCheck<'_> {
         match wal_file(self.env, &path) {
             Ok(log) => {
                 let fields = || log.records.iter().flat_map(|record| &record.fields);
-                let is_operation = |name: &str| matches!(name, "put" | "delete" | "range_delete");
+                let is_operation = |name: &str| matches!(name, "put" | "delete" | "range_delete" | "merge");
                 self.report.logs += 1;
                 self.report.log_batches += fields().filter(|(name, _)| *name == "batch").count() as u64;
                 self.report.log_operations += fields().filter(|(name, _)| is_operation(name)).count() as u64;

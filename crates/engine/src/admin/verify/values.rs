@@ -1,10 +1,11 @@
 //! The check of value files in a database that cannot be opened, and of the references to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use shamba_table::{
-    OpenFiles, Reads, Salvage, ValueFile, ValueFileId, ValueFileRef, table_file_name, value_file_name,
+    BirthId, OpenFiles, Reads, Salvage, ValueFile, ValueFileId, ValueFileRef, parse_value_file_name,
+    table_file_name, value_file_name,
 };
 use shamba_tree::version::manifest::ManifestState;
 use shamba_tree::version::{TableUse, ValueFileMeta};
@@ -51,19 +52,7 @@ impl FileCheck<'_> {
             self.report.add_once(&path, &Error::corruption(&path, 0, "value file", detail), affected);
             return None;
         }
-        let (file, damage) =
-            match ValueFile::open_damaged(self.env, &path, files, (meta.id, Some(meta.birth))) {
-                Ok(opened) => opened,
-                Err(error) => {
-                    self.report.add_once(&path, &Error::from(error), affected);
-                    return None;
-                }
-            };
-        self.report.value_files += 1;
-        self.report.bytes_checked += file.file_bytes();
-        for error in damage.into_iter().chain(file.verify()) {
-            self.report.add_once(&path, &Error::from(error), affected);
-        }
+        let file = self.value_file_alone(files, (meta.id, Some(meta.birth)), affected)?;
         let found = (file.values(), file.file_bytes());
         if found != (meta.values, meta.file_bytes)
             && !self.report.problems.iter().any(|problem| problem.file == path)
@@ -73,6 +62,39 @@ impl FileCheck<'_> {
                 found.0, found.1, meta.values, meta.file_bytes
             );
             self.report.add_once(&path, &Error::corruption(&path, 0, "value file", detail), affected);
+        }
+        Some(file)
+    }
+
+    /// Checks all value files in the directory, where no manifest names any.
+    pub(super) fn unnamed_value_files(&mut self, files: &Arc<OpenFiles>) {
+        let there = self.entries.iter().filter(|entry| !entry.is_dir);
+        let there: BTreeSet<ValueFileId> =
+            there.filter_map(|entry| parse_value_file_name(&entry.name)).collect();
+        for id in there {
+            self.value_file_alone(files, (id, None), "the values of this file");
+        }
+    }
+
+    /// Checks a value file in itself.
+    fn value_file_alone(
+        &mut self,
+        files: &Arc<OpenFiles>,
+        of: (ValueFileId, Option<BirthId>),
+        affected: &str,
+    ) -> Option<Arc<ValueFile>> {
+        let path = self.dir.join(value_file_name(of.0));
+        let (file, damage) = match ValueFile::open_damaged(self.env, &path, files, of) {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.report.add_once(&path, &Error::from(error), affected);
+                return None;
+            }
+        };
+        self.report.value_files += 1;
+        self.report.bytes_checked += file.file_bytes();
+        for error in damage.into_iter().chain(file.verify()) {
+            self.report.add_once(&path, &Error::from(error), affected);
         }
         Some(file)
     }

@@ -141,7 +141,8 @@ impl FragmentedTombstones {
         };
         for (piece, start) in part.bounds.iter().enumerate() {
             let needed = part.newest_per_stripe(piece, stripes);
-            let ended: Vec<SeqNo> = open.keys().filter(|seq| !needed.contains(seq)).copied().collect();
+            let ended: Vec<SeqNo> =
+                open.keys().filter(|seq| needed.binary_search(seq).is_err()).copied().collect();
             for seq in ended {
                 if let Some(from) = open.remove(&seq) {
                     close(seq, from, Some(start.clone()));
@@ -283,6 +284,7 @@ impl Part {
         let mut seqs: Vec<SeqNo> = readers.map(|visible| self.newest_at(Some(piece), visible)).collect();
         seqs.retain(|&seq| seq != SeqNo::ZERO);
         seqs.dedup();
+        debug_assert!(seqs.is_sorted(), "a later reader needs an older tombstone");
         seqs
     }
 }

@@ -180,13 +180,11 @@ impl<'a> Output<'a> {
     fn writer_for(&mut self, key: &[u8]) -> Result<&mut TableWriter> {
         let (size, empty_bytes) = (self.options.table_size, self.empty_bytes);
         let left_bytes = || self.left_bytes();
-        let may_cut = |writer: &TableWriter| writer.last_key() != Some(key);
+        let may_cut = |writer: &TableWriter| writer.last_key().is_some_and(|last| last != key);
         let is_full = |writer: &TableWriter| {
             let file_bytes = writer.file_bytes().saturating_sub(empty_bytes);
             size.is_reached(file_bytes, writer.entries(), left_bytes) && may_cut(writer)
         };
-        debug_assert!(self.stretch.contains(key), "an entry lies outside of the range of its output");
-        debug_assert!(self.part_lower <= key, "an entry comes after its table is finished");
         if self.writer.as_ref().is_some_and(is_full) {
             self.finish_table(Some(Bytes::copy_from_slice(key)))?;
         }
@@ -260,13 +258,22 @@ impl<'a> Output<'a> {
     }
 
     /// Finishes the current table, whose part of the range ends at `part_upper`.
+    ///
+    /// # Errors
+    /// `Invalid` if it has entries outside of its part: those of the inputs are out of order, or
+    /// outside of what is stated of a table.
     fn finish_table(&mut self, part_upper: Option<Bytes>) -> Result<()> {
         let lower = std::mem::replace(&mut self.part_lower, part_upper.clone().unwrap_or_default());
         let part = KeyRange { lower, upper: part_upper };
-        assert!(
-            part.upper.as_ref().is_none_or(|upper| part.lower <= upper),
-            "a table of an output answers for a range that ends before it begins"
-        );
+        let ends = self.writer.as_ref().map(|writer| [writer.first_key(), writer.last_key()]);
+        let ends = || ends.iter().flatten().flatten();
+        if ends().any(|key| !part.contains(key)) || part.upper.as_ref().is_some_and(|end| *end < part.lower) {
+            let keys: Vec<_> = ends().map(|key| format!("\"{}\"", key.escape_ascii())).collect();
+            let keys = keys.join(" to ");
+            return Err(Error::invalid(format!(
+                "tables are out of order: entries {keys}, expected in {part}"
+            )));
+        }
         let clipped: Vec<RangeTombstone> = self
             .tombstones
             .iter()

@@ -11,6 +11,8 @@
 //!
 //! Range tombstones are not included; see [`crate::version::Run::tombstones`].
 
+mod reached;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -245,12 +247,14 @@ impl<L: TableList> RunIter<L> {
             return self.seek(key, seq);
         }
         let Some(open) = self.open.as_mut().filter(|_| seeking.is_in_table) else {
-            return self.seek_from(seeking.index, Some((key, seq)));
+            self.seek_from(seeking.index, Some((key, seq)))?;
+            return self.check_reached(key, seq);
         };
         debug_assert_eq!(open.index, seeking.index, "another table was opened between the steps");
         (self.valid, self.holds) = (false, true);
         open.iter.seek_from_step(key, seq, seeking.within)?;
-        self.settle_or_go_on(seeking.index)
+        self.settle_or_go_on(seeking.index)?;
+        self.check_reached(key, seq)
     }
 
     /// Ends a seek in table `index`, which is the open one: goes on to the next table if it has no
@@ -445,7 +449,8 @@ impl<L: TableList> EntryIter for RunIter<L> {
             return self.seek_to_first();
         }
         let index = self.tables.first_reaching(key);
-        self.seek_from(index, Some((key, seq)))
+        self.seek_from(index, Some((key, seq)))?;
+        self.check_reached(key, seq)
     }
 
     fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
@@ -453,7 +458,8 @@ impl<L: TableList> EntryIter for RunIter<L> {
             return self.seek_to_last();
         }
         let end = self.tables.tables().partition_point(|table| table.range.lower.as_ref() <= key);
-        self.seek_back_from(end, Some((key, seq)))
+        self.seek_back_from(end, Some((key, seq)))?;
+        self.check_reached_back(key, seq)
     }
 
     #[inline]

@@ -128,3 +128,42 @@ fn a_table_is_opened_only_when_the_walk_gets_there() {
     limited.seek(b"e", SeqNo::MAX).expect("within the limit");
     assert!(!limited.valid());
 }
+
+/// Where ranges or separators contradict the entries, a seek can end before its target. A reader that
+/// seeks past a key would then meet it again and again.
+#[test]
+fn a_seek_that_ends_on_the_wrong_side_is_damage() {
+    let store = Store::new();
+    let table = |keys: &[&str], lower: &str, upper: Option<&str>| {
+        let mut rows: Vec<Row> =
+            keys.iter().zip(1..).map(|(key, seq)| Row::put(key.as_bytes(), seq)).collect();
+        sort(&mut rows);
+        let mut built = store.build(&rows, &FragmentedTombstones::default(), rows.len());
+        let mut table = built.pop().expect("a table");
+        let bytes = |key: &str| Bytes::copy_from_slice(key.as_bytes());
+        table.range = KeyRange { lower: bytes(lower), upper: upper.map(bytes) };
+        table
+    };
+    let is_damage = |result: Result<()>, at: &str| {
+        let text = result.expect_err("an entry on the wrong side").to_string();
+        assert!(text.contains(".sst") && text.contains(at), "{text}");
+    };
+    let seek_in_steps = |iter: &mut RunIter<Vec<TableUse>>, key: &[u8]| {
+        let mut seeking = RunSeeking::default();
+        (0..=shamba_table::SEEK_STEPS).for_each(|_| iter.seek_step(key, SeqNo::MAX, &mut seeking));
+        iter.seek_from_step(key, SeqNo::MAX, &seeking)
+    };
+    let everything = KeyRange::everything;
+    let forward = vec![table(&["c"], "c", Some("e")), table(&["a", "b"], "a", None)];
+    let mut iter = RunIter::new(forward, everything(), WALK);
+    is_damage(iter.seek(b"d", SeqNo::MAX), "a seek to key \"d\" has ended at \"a\"");
+    assert!(!iter.valid());
+    is_damage(seek_in_steps(&mut iter, b"d"), "a seek to key \"d\" has ended at \"a\"");
+    iter.seek(b"c", SeqNo::MAX).expect("there");
+    assert_eq!(iter.key(), b"c");
+
+    let backward = vec![table(&["x", "y"], "a", None), table(&["m"], "c", None)];
+    let mut iter = RunIter::new(backward, everything(), WALK);
+    is_damage(iter.seek_for_prev(b"d", SeqNo::MAX), "a seek to key \"d\" has ended at \"y\"");
+    assert!(!iter.valid());
+}

@@ -11,27 +11,27 @@ use shamba_env::{Env, LockKind, append_all};
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::WalWriter;
 use shamba_table::{table_file_name, value_file_name};
-use shamba_tree::version::HistoryEntry;
 use shamba_tree::version::current::{CURRENT, CURRENT_TEMPORARY};
 use shamba_tree::version::manifest::state::KeyspaceState;
 use shamba_tree::version::manifest::{ManifestState, ManifestWriter};
+use shamba_tree::version::{HistoryEntry, ManifestEdit};
 
 use crate::catalog::{Catalog, DEFAULT_KEYSPACE};
 use crate::directory::{LOCK, file_number, sync_names_above};
 use crate::error::{Error, Result};
 
 /// Copies the state in force to `target`: tables by hard links, everything else by a new manifest.
-/// With `only`, the copy has that keyspace, and an empty default one. `flush` writes all memtables
-/// to tables.
+/// With `only`, the copy has that keyspace, and an empty default one. `flushed` writes all memtables
+/// to tables and returns the state after that.
 ///
 /// # Errors
 /// `Invalid` if `target` is not empty, or if the keyspace was dropped; `Io`, `NoSpace`; the error
-/// of `flush`.
+/// of `flushed`.
 pub(super) fn checkpoint(
     env: &Env,
     catalog: &Catalog,
     only: Option<KeyspaceId>,
-    flush: impl FnOnce() -> Result<()>,
+    flushed: impl FnOnce() -> Result<ManifestState>,
     target: &Path,
 ) -> Result<()> {
     let vfs = &env.vfs;
@@ -47,10 +47,8 @@ pub(super) fn checkpoint(
             return Err(Error::io("create directory", target, source));
         }
     }
-    // Flushes the memtables first: the copy then needs no log.
-    flush()?;
-    // Keeps the files of the tables: this state holds references to them.
-    let mut state = catalog.state()?;
+    // The copy needs no log. The state holds references to the tables, which keep their files.
+    let mut state = flushed()?;
     if let Some(only) = only {
         leave_out_others(&mut state, only)?;
     }
@@ -91,6 +89,9 @@ fn copy(env: &Env, catalog: &Catalog, mut state: ManifestState, target: &Path) -
         }
     }
     let number = catalog.new_id();
+    // It begins an epoch of the copy. Recorded, so that no later open of this database begins
+    // another one with it.
+    catalog.install(&[], Vec::new(), |_| Ok(ManifestEdit::default()))?;
     state.first_log = LogNo(number + 1);
     state.log_promise = None;
     // The copy has none of the logs, and assigns sequence numbers of its own from here on.

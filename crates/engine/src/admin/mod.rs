@@ -39,7 +39,7 @@ impl Db {
     /// `NoSpace`.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         let core = self.core();
-        checkpoint::checkpoint(&core.env, &core.catalog, None, || core.writer.flush(), dir.as_ref())
+        checkpoint::checkpoint(&core.env, &core.catalog, None, || core.writer.flushed_state(), dir.as_ref())
     }
 
     /// Reads every byte of every file and reports all damage.
@@ -86,6 +86,6 @@ impl Keyspace {
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.check_usable()?;
         let (core, only) = (self.db().core(), Some(self.id()));
-        checkpoint::checkpoint(&core.env, &core.catalog, only, || core.writer.flush(), dir.as_ref())
+        checkpoint::checkpoint(&core.env, &core.catalog, only, || core.writer.flushed_state(), dir.as_ref())
     }
 }

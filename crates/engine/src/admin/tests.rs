@@ -23,11 +23,11 @@ fn a_checkpoint_flushes_first_and_has_a_log_of_its_own() {
     let (parts, target) = (parts(), Path::new("/copy"));
     let (env, catalog) = (&parts.env, &parts.catalog);
     let mut flushes = 0;
-    let flush = || {
+    let flushed = || {
         flushes += 1;
-        Ok(())
+        catalog.state()
     };
-    checkpoint(env, catalog, None, flush, target).expect("a copy");
+    checkpoint(env, catalog, None, flushed, target).expect("a copy");
     assert_eq!(flushes, 1);
     let copy = ManifestReader::load(env, target).expect("readable").expect("a database").state;
     assert_eq!(copy.keyspaces.len(), 1);
@@ -40,7 +40,7 @@ fn a_checkpoint_flushes_first_and_has_a_log_of_its_own() {
     let failed = checkpoint(env, catalog, None, || Err(crate::Error::closed()), Path::new("/other"));
     assert_eq!(failed.map_err(|error| error.kind()), Err(ErrorKind::Closed));
     assert!(!env.vfs.exists(Path::new("/other")).expect("asked"));
-    let gone = checkpoint(env, catalog, Some(KeyspaceId(7)), || Ok(()), Path::new("/other"));
+    let gone = checkpoint(env, catalog, Some(KeyspaceId(7)), || catalog.state(), Path::new("/other"));
     assert_eq!(gone.map_err(|error| error.kind()), Err(ErrorKind::Invalid));
 }
 

@@ -79,7 +79,7 @@ impl Catalog {
             error
         })?;
         if !edit.history.is_empty() {
-            if let Some((log, seq)) = self.logs.oldest() {
+            if let Some((log, seq)) = self.logs.oldest_read() {
                 next.history.prune(log, seq);
             }
         }

@@ -69,10 +69,25 @@ struct Listed {
     pin: LogPin,
 }
 
+/// A log that has left the list, and may be read on.
+struct Left {
+    number: LogNo,
+    base_seq: SeqNo,
+    readers: Weak<()>,
+}
+
+#[derive(Default)]
+struct Logs {
+    /// Oldest first.
+    listed: VecDeque<Listed>,
+    /// Those that have left the list and were read then.
+    left: Vec<Left>,
+}
+
 /// The list of the logs, oldest first.
 pub(crate) struct KnownLogs {
     keep: KeepLog,
-    logs: Ranked<VecDeque<Listed>>,
+    logs: Ranked<Logs>,
     /// The log at which the open ended the list because it could not be read, and why.
     unreadable: OnceLock<(LogNo, String)>,
 }
@@ -80,7 +95,7 @@ pub(crate) struct KnownLogs {
 impl KnownLogs {
     /// An empty list, in which obsolete logs stay within `keep`.
     pub fn new(keep: KeepLog) -> Self {
-        let logs = Ranked::new(lock_order::KNOWN_LOGS, VecDeque::new());
+        let logs = Ranked::new(lock_order::KNOWN_LOGS, Logs::default());
         Self { keep, logs, unreadable: OnceLock::new() }
     }
 
@@ -93,17 +108,17 @@ impl KnownLogs {
     pub fn add(&self, log: KnownLog) {
         let mut logs = self.logs.lock();
         debug_assert!(
-            logs.back().is_none_or(|newest| newest.log.number < log.number
+            logs.listed.back().is_none_or(|newest| newest.log.number < log.number
                 && log.follows.is_some_and(|(before, _)| before == newest.log.number)),
             "log {} does not follow the newest one",
             log.number
         );
-        logs.push_back(Listed { log, pin: LogPin::default() });
+        logs.listed.push_back(Listed { log, pin: LogPin::default() });
     }
 
     /// Adds the log to which writes go from now on, after those up to `last_seq`.
     pub fn rotate(&self, number: LogNo, path: PathBuf, last_seq: SeqNo) {
-        let before = self.logs.lock().back().map(|newest| newest.log.number);
+        let before = self.logs.lock().listed.back().map(|newest| newest.log.number);
         let follows = before.map(|before| (before, last_seq));
         self.add(KnownLog { number, path, base_seq: last_seq, follows, obsolete: None });
     }
@@ -118,36 +133,44 @@ impl KnownLogs {
     pub fn unreadable(&self) -> Option<&str> {
         let (number, why) = self.unreadable.get()?;
         let logs = self.logs.lock();
-        let before = logs.front()?.log.follows.map(|(before, _)| before);
+        let before = logs.listed.front()?.log.follows.map(|(before, _)| before);
         (before == Some(*number)).then_some(why)
     }
 
     /// Whether the log is in the list.
     pub fn contains(&self, number: LogNo) -> bool {
-        self.logs.lock().iter().any(|listed| listed.log.number == number)
+        self.logs.lock().listed.iter().any(|listed| listed.log.number == number)
     }
 
     /// The oldest log, and the sequence number before its first batch.
     pub fn oldest(&self) -> Option<(LogNo, SeqNo)> {
-        self.logs.lock().front().map(|oldest| (oldest.log.number, oldest.log.base_seq))
+        self.logs.lock().listed.front().map(|oldest| (oldest.log.number, oldest.log.base_seq))
+    }
+
+    /// As [`Self::oldest`], among the logs that have left the list and are still read as well.
+    pub fn oldest_read(&self) -> Option<(LogNo, SeqNo)> {
+        let mut logs = self.logs.lock();
+        logs.left.retain(|log| log.readers.strong_count() > 0);
+        let listed = logs.listed.front().map(|oldest| (oldest.log.number, oldest.log.base_seq));
+        logs.left.iter().map(|log| (log.number, log.base_seq)).chain(listed).min()
     }
 
     /// The newest log that has everything after `seq` that is in it or in an earlier one.
     pub fn find(&self, seq: SeqNo) -> Option<(LogNo, LogPin)> {
         let logs = self.logs.lock();
-        let found = logs.iter().rev().find(|listed| listed.log.base_seq <= seq)?;
+        let found = logs.listed.iter().rev().find(|listed| listed.log.base_seq <= seq)?;
         Some((found.log.number, Arc::clone(&found.pin)))
     }
 
     /// The log after log `number`.
     pub fn after(&self, number: LogNo) -> NextLog {
         let logs = self.logs.lock();
-        match logs.iter().find(|listed| listed.log.number > number).map(|next| &next.log) {
+        match logs.listed.iter().find(|listed| listed.log.number > number).map(|next| &next.log) {
             Some(KnownLog { number: next, follows: Some((before, end)), .. }) if *before == number => {
                 NextLog::Log(*next, *end)
             }
             Some(_) => NextLog::Gone,
-            None if logs.back().is_some_and(|newest| newest.log.number == number) => NextLog::None,
+            None if logs.listed.back().is_some_and(|newest| newest.log.number == number) => NextLog::None,
             None => NextLog::Gone,
         }
     }
@@ -155,19 +178,19 @@ impl KnownLogs {
     /// The log before log `number`, and the last sequence number in it.
     pub fn before(&self, number: LogNo) -> Option<(LogNo, SeqNo)> {
         let logs = self.logs.lock();
-        logs.iter().find(|listed| listed.log.number == number).and_then(|listed| listed.log.follows)
+        logs.listed.iter().find(|listed| listed.log.number == number).and_then(|listed| listed.log.follows)
     }
 
     /// A pin of log `number`, if it is in the list.
     pub fn pin(&self, number: LogNo) -> Option<LogPin> {
         let logs = self.logs.lock();
-        logs.iter().find(|listed| listed.log.number == number).map(|listed| Arc::clone(&listed.pin))
+        logs.listed.iter().find(|listed| listed.log.number == number).map(|listed| Arc::clone(&listed.pin))
     }
 
     /// Notes that the entries of a log are in tables. Returns a file that is not in the list.
     pub fn mark_obsolete(&self, log: LogFile, bytes: u64, now_ms: u64) -> Option<LogFile> {
         let mut logs = self.logs.lock();
-        let Some(listed) = logs.iter_mut().find(|listed| listed.log.path == log.path) else {
+        let Some(listed) = logs.listed.iter_mut().find(|listed| listed.log.path == log.path) else {
             return Some(log);
         };
         listed.log.obsolete = Some(Kept { bytes, since_ms: now_ms, values: log.values });
@@ -177,18 +200,22 @@ impl KnownLogs {
     /// Removes the logs that are obsolete and beyond the limits, and returns their files.
     pub fn expired(&self, now_ms: u64) -> Vec<LogFile> {
         let mut logs = self.logs.lock();
-        let kept = logs.iter().filter_map(|listed| listed.log.obsolete.as_ref());
+        let kept = logs.listed.iter().filter_map(|listed| listed.log.obsolete.as_ref());
         let mut bytes: u64 = kept.map(Kept::counted_bytes).sum();
         let mut expired = Vec::new();
         // The newest log stays: it is the one that is written to.
-        while logs.len() > 1 {
-            let Some(kept) = logs.front().and_then(|oldest| oldest.log.obsolete.clone()) else { break };
+        while logs.listed.len() > 1 {
+            let Some(kept) = logs.listed.front().and_then(|oldest| oldest.log.obsolete.clone()) else {
+                break;
+            };
             let age_ms = u128::from(now_ms.saturating_sub(kept.since_ms));
             if self.keep.is_on() && bytes <= self.keep.bytes && age_ms <= self.keep.age.as_millis() {
                 break;
             }
-            let Some(Listed { log, pin }) = logs.pop_front() else { break };
+            let Some(Listed { log, pin }) = logs.listed.pop_front() else { break };
             bytes -= kept.counted_bytes();
+            let (number, base_seq, readers) = (log.number, log.base_seq, Arc::downgrade(&pin));
+            logs.left.push(Left { number, base_seq, readers });
             expired.push(LogFile { path: log.path, values: kept.values, readers: Arc::downgrade(&pin) });
         }
         expired
@@ -196,7 +223,7 @@ impl KnownLogs {
 
     /// Bytes of the obsolete logs that are kept.
     pub fn kept_bytes(&self) -> u64 {
-        self.logs.lock().iter().filter_map(|listed| Some(listed.log.obsolete.as_ref()?.bytes)).sum()
+        self.logs.lock().listed.iter().filter_map(|listed| Some(listed.log.obsolete.as_ref()?.bytes)).sum()
     }
 }
 
@@ -254,8 +281,10 @@ mod tests {
         obsolete(&unkept, 1, 5, 0);
         let left = unkept.expired(0);
         assert_eq!(left.iter().map(|log| log.readers.strong_count()).collect::<Vec<_>>(), [1, 0]);
+        assert_eq!(unkept.oldest_read(), Some((LogNo(1), SeqNo(10))), "it is still read");
         drop(pin);
         assert_eq!(left[0].readers.strong_count(), 0);
+        assert_eq!(unkept.oldest_read(), Some((LogNo(3), SeqNo(30))));
         assert!(matches!(unkept.after(LogNo(2)), NextLog::Log(LogNo(3), SeqNo(30))));
         assert!(matches!(unkept.after(LogNo(1)), NextLog::Gone));
 

@@ -43,8 +43,10 @@ impl Readable {
 
 impl ViewSource for Readable {
     fn view(&self) -> shamba_tree::Result<Arc<View>> {
+        let view = self.view.load_full();
+        // After the view: a drop sets its mark before it publishes an empty one.
         self.check()?;
-        Ok(self.view.load_full())
+        Ok(view)
     }
 
     fn is_newest(&self, view: &Arc<View>) -> shamba_tree::Result<bool> {

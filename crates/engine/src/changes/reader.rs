@@ -97,6 +97,7 @@ impl ChangeReader {
         // Loaded before the file is read: every record up to there is in it.
         let through = self.through();
         self.looked_through = through;
+        self.enter_next()?;
         while self.seq < through {
             let Some(log) = &mut self.log else { return Err(self.gone()) };
             let next = self.core.catalog.logs().after(log.number);
@@ -117,13 +118,12 @@ impl ChangeReader {
                 }
             }
             if !queue.is_empty() {
+                // The next read says if that fails.
+                let _ = self.enter_next();
                 return Ok(Read::Some);
             }
             match (next, rest) {
-                (NextLog::Log(number, end), _) if self.seq >= end => {
-                    let pin = self.core.catalog.logs().pin(number).ok_or_else(|| self.gone())?;
-                    self.open(number, pin)?;
-                }
+                (NextLog::Log(_, end), _) if self.seq >= end => self.enter_next()?,
                 // What is buffered is visible, and not in the file yet.
                 (_, Some(_)) if self.include_unsynced && !is_sealed => return Ok(Read::Nothing),
                 (_, Some(detail)) => {
@@ -135,6 +135,21 @@ impl ChangeReader {
             }
         }
         Ok(Read::Nothing)
+    }
+
+    /// Goes on to the next log, if the present one has been read to its end. Not only when there is
+    /// more to read: a flush makes a log durable and removes it from the list at the same time.
+    fn enter_next(&mut self) -> Result<()> {
+        while let Some(log) = &self.log {
+            match self.core.catalog.logs().after(log.number) {
+                NextLog::Log(number, end) if self.seq >= end => {
+                    let pin = self.core.catalog.logs().pin(number).ok_or_else(|| self.gone())?;
+                    self.open(number, pin)?;
+                }
+                _ => break,
+            }
+        }
+        Ok(())
     }
 
     /// The last sequence number that may be delivered. What is not visible may still fail.

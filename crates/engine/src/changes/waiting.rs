@@ -58,9 +58,11 @@ impl Alarm {
     /// Waits until `awaited` may have happened, at most `timeout`.
     pub(super) fn wait(self: &Arc<Self>, writer: &Writer, awaited: Awaited, timeout: Duration) {
         let mut timeout = timeout;
-        let is_durable = writer.durable().has(awaited.durable);
+        // Loaded once: what becomes durable from here on ends the wait.
+        let now = writer.durable().seq();
+        let is_durable = awaited.durable <= now;
         // Also for a number to come: the end of the database, or of its writes, calls it.
-        let durable = awaited.durable.max(writer.durable().seq().next());
+        let durable = awaited.durable.max(now.next());
         if !std::mem::replace(&mut self.state.lock().waits_for_durable, true) {
             let alarm = Arc::clone(self);
             // The outcome does not matter: the stream looks for itself.

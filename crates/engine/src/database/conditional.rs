@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use shamba_key::Expiry;
 use shamba_log::wal::OpRef;
 use shamba_tree::slice::Slice;
 
@@ -102,10 +103,11 @@ pub(crate) fn renew(
     }
     let options = options.time_to_live(time_to_live);
     let mut has_value = false;
-    change(at, writer, key, options, |current| {
+    let keep = |current: Option<Slice>| {
         has_value = current.is_some();
         if has_value { Change::To(current) } else { Change::Nothing }
-    })?;
+    };
+    change_while(at, writer, key, options, || at.expiry_ms_of(key), keep)?;
     Ok(has_value)
 }
 
@@ -115,6 +117,19 @@ fn change<V: AsRef<[u8]>>(
     writer: &Writer,
     key: &[u8],
     options: WriteOptions,
+    decide: impl FnMut(Option<Slice>) -> Change<V>,
+) -> Result<()> {
+    change_while(at, writer, key, options, || Ok(None), decide)
+}
+
+/// [`change`] that must come before the time that `until_ms` returns, which is called before the key
+/// is read.
+fn change_while<V: AsRef<[u8]>>(
+    at: &ReadAt<'_>,
+    writer: &Writer,
+    key: &[u8],
+    options: WriteOptions,
+    until_ms: impl Fn() -> Result<Option<u64>>,
     mut decide: impl FnMut(Option<Slice>) -> Change<V>,
 ) -> Result<()> {
     let made_by = at.reads.digest();
@@ -122,11 +137,13 @@ fn change<V: AsRef<[u8]>>(
     loop {
         // Held until the commit, so that what happened to the key is not compacted away.
         let before = at.reads.snapshot();
+        let until = until_ms()?.map(Expiry);
         // A newer value may be read. The condition is the stricter one then.
         let Change::To(new) = decide(at.get_hashed(&key)?) else { return Ok(()) };
         let read =
             KeyRead { keyspace: at.keyspace.id, digest: key.digest, key: Bytes::copy_from_slice(&key.key) };
-        let conditions = Arc::new(Conditions { since: before.seq(), keys: vec![read], ranges: Vec::new() });
+        let conditions =
+            Arc::new(Conditions { since: before.seq(), until, keys: vec![read], ranges: Vec::new() });
         let commit = |op: OpRef<'_>| writer.commit_op_if(at.keyspace, op, options, Some(&conditions));
         let committed = match &new {
             Some(value) => {

@@ -58,9 +58,10 @@ impl ReadAt<'_> {
         alone: bool,
         body: impl FnOnce(&View, SeqNo, &LookupSettings<'_>, &mut LookupCounts) -> Result<T>,
     ) -> Result<T> {
-        self.keyspace.check_usable()?;
         let records = self.reads.records.access(self.snapshot.is_none());
         let view = self.keyspace.load();
+        // After the view: a drop sets its mark before it publishes an empty one.
+        self.keyspace.check_usable()?;
         let seq = self.snapshot.map_or_else(|| self.reads.visible(), |snapshot| snapshot.seq());
         debug_assert!(
             self.snapshot.is_none_or(|snapshot| snapshot.seq() <= self.reads.visible()),
@@ -250,11 +251,11 @@ impl ReadAt<'_> {
     }
 
     pub fn explain(&self, key: &[u8]) -> Result<Explanation> {
-        self.keyspace.check_usable()?;
         check_key(key)?;
         self.keeper.finish_open();
         let records = self.reads.records.access(self.snapshot.is_none());
         let view = self.keyspace.load();
+        self.keyspace.check_usable()?;
         let seq = self.snapshot.map_or_else(|| self.reads.visible(), |snapshot| snapshot.seq());
         let (opened, time) = (OpenedTables::default(), self.time());
         let settings = self.reads.lookup_settings(true, (&opened, &time), records);
@@ -271,9 +272,9 @@ impl ReadAt<'_> {
     }
 
     pub fn explain_prefix(&self, prefix: &[u8]) -> Result<PrefixExplanation> {
-        self.keyspace.check_usable()?;
         self.keeper.finish_open();
         let view = self.keyspace.load();
+        self.keyspace.check_usable()?;
         let seq = self.snapshot.map_or_else(|| self.reads.visible(), |snapshot| snapshot.seq());
         Ok(PrefixExplanation::of(&view, seq, prefix, &self.bounded(prefix_range(prefix))))
     }
@@ -330,13 +331,15 @@ impl ReadAt<'_> {
     }
 
     pub fn estimate(&self, range: impl KeyRange) -> Result<Estimate> {
+        let view = self.keyspace.load();
         self.keyspace.check_usable()?;
-        Ok(self.keyspace.load().estimate(&self.bounded(half_open(&range)))?)
+        Ok(view.estimate(&self.bounded(half_open(&range)))?)
     }
 
     pub fn split_points(&self, range: impl KeyRange, parts: usize) -> Result<Vec<Vec<u8>>> {
+        let view = self.keyspace.load();
         self.keyspace.check_usable()?;
-        let points = self.keyspace.load().split_points(&self.bounded(half_open(&range)), parts)?;
+        let points = view.split_points(&self.bounded(half_open(&range)), parts)?;
         Ok(points.into_iter().map(Vec::from).collect())
     }
 

@@ -77,6 +77,6 @@ impl Transaction {
                 ranges.extend(writes.deleted().iter().map(|range| RangeRead { keyspace, range }));
             }
         }
-        Conditions { since: self.snapshot.seq(), keys, ranges }
+        Conditions { since: self.snapshot.seq(), until: None, keys, ranges }
     }
 }

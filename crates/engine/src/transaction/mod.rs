@@ -464,12 +464,14 @@ impl Transaction {
 
     fn end_scan(&self, scan: ScanNo, read: Vec<Span>) {
         self.noted.lock().reads.end_scan(scan, read);
+        self.charge_again();
     }
 
     /// A cursor over a range of the snapshot.
     fn cursor(&self, keyspace: &Keyspace, range: Span) -> Result<Cursor> {
         self.check(keyspace)?;
         self.check_memory(self.writes.bytes() + self.noted.lock().reads.bytes())?;
+        self.charge_again();
         Ok(keyspace.read_at_snapshot(&self.snapshot).cursor_in(range))
     }
 

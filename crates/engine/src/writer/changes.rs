@@ -103,9 +103,11 @@ fn deleted_after<'a>(
     range: &KeyRange,
     since: SeqNo,
 ) -> Option<Bytes> {
+    // Called for each of many under the writer's lock.
     let covers = |tombstone: &&RangeTombstone| {
-        let deleted = KeyRange { lower: tombstone.start.clone(), upper: tombstone.end.clone() };
-        tombstone.seq > since && deleted.overlaps(range)
+        tombstone.seq > since
+            && range.is_above(&tombstone.start)
+            && tombstone.end.as_ref().is_none_or(|end| range.lower < *end)
     };
     tombstones.find(covers).map(|tombstone| tombstone.start.clone().max(range.lower.clone()))
 }

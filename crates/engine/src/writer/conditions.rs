@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Bound;
 
 use bytes::Bytes;
-use shamba_key::{KeyDigest, KeyspaceId, SeqNo};
+use shamba_key::{Expiry, KeyDigest, KeyspaceId, SeqNo};
 use shamba_log::wal::OpRef;
 use shamba_tree::version::KeyRange;
 
@@ -45,6 +45,8 @@ pub(crate) struct RangeRead {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Conditions {
     pub since: SeqNo,
+    /// The write must come before this time: then a value that it depends on expires.
+    pub until: Option<Expiry>,
     pub keys: Vec<KeyRead>,
     pub ranges: Vec<RangeRead>,
 }
@@ -129,7 +131,12 @@ impl Writer {
 
     /// The first condition that does not hold.
     fn conflict(&self, conditions: &Conditions, earlier: &EarlierWrites<'_>) -> Option<Conflict> {
-        let Conditions { since, keys, ranges } = conditions;
+        let Conditions { since, until, keys, ranges } = conditions;
+        if until.is_some_and(|until| until.is_past(self.reads.expiry().now_ms())) {
+            let read = keys.first()?;
+            let changed = Changed { key: read.key.clone(), is_proved: true };
+            return Some(self.conflict_at(read.keyspace, changed));
+        }
         let keyspaces = self.catalog.keyspaces();
         for read in keys {
             let changed = match keyspaces.get(&read.keyspace) {
@@ -168,7 +175,7 @@ impl Writer {
         let walk = self.reads.walk();
         // Before the views: whatever is visible now is in them.
         let visible = self.reads.visible();
-        let Conditions { since, keys, ranges } = conditions;
+        let Conditions { since, keys, ranges, .. } = conditions;
         let keyspaces = self.catalog.keyspaces();
         for read in keys {
             let Some(keyspace) = keyspaces.get(&read.keyspace) else { return Ok(Err(dropped(&read.key))) };
@@ -230,7 +237,7 @@ mod tests {
                 let digest = writer.digest.digest(key.as_bytes());
                 let key = Bytes::from_static(key.as_bytes());
                 let keys = vec![KeyRead { keyspace: KeyspaceId::DEFAULT, digest, key }];
-                Conditions { since: SeqNo::ZERO, keys, ranges: Vec::new() }
+                Conditions { since: SeqNo::ZERO, until: None, keys, ranges: Vec::new() }
             });
             (operations, conditions)
         };
@@ -261,6 +268,26 @@ mod tests {
         let expected = [None, Some(b"a".to_vec()), None, None, Some(b"c".to_vec())];
         assert_eq!(conflicts(&group), expected);
         assert!(conflicts(&[(&[put("a")], None), (&[put("a")], None)]).is_empty(), "no conditions");
+    }
+
+    #[test]
+    fn a_write_that_has_to_come_before_an_expiry_conflicts_after_it() {
+        let parts = Parts::new(Settings::default());
+        let writer = parts.writer(MemtableLimit::none());
+        let now_ms = parts.reads.expiry().now_ms();
+        let key = Bytes::from_static(b"a");
+        let conflict = |until_ms: u64| {
+            let keys = vec![KeyRead {
+                keyspace: KeyspaceId::DEFAULT,
+                digest: writer.digest.digest(&key),
+                key: key.clone(),
+            }];
+            let until = Some(Expiry(until_ms));
+            let conditions = Conditions { since: SeqNo::ZERO, until, keys, ranges: Vec::new() };
+            writer.conflict(&conditions, &EarlierWrites::default()).map(|conflict| conflict.key)
+        };
+        assert_eq!(conflict(now_ms + 60_000), None);
+        assert_eq!(conflict(now_ms), Some(b"a".to_vec()));
     }
 
     #[test]

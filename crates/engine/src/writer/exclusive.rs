@@ -8,6 +8,7 @@ use shamba_key::{KeyspaceId, SeqNo};
 use shamba_memtable::ChunkedMemtable;
 use shamba_tree::compaction::filter::Filtering;
 use shamba_tree::merging::Merging;
+use shamba_tree::version::manifest::ManifestState;
 use shamba_tree::version::{HistoryEntry, ManifestEdit, Pairs, Version};
 
 use super::{Writer, Writing};
@@ -26,6 +27,20 @@ impl Writer {
     pub fn between_groups<T>(&self, action: impl FnOnce() -> T) -> T {
         let _writing = self.writing.lock();
         action()
+    }
+
+    /// Writes all memtables to tables, and returns the state that has everything up to there and
+    /// nothing after it: no keyspace is created or dropped in between.
+    ///
+    /// # Errors
+    /// `ReadOnly`; of the flush.
+    pub fn flushed_state(&self) -> Result<ManifestState> {
+        // Most memtables are flushed before writers have to wait.
+        self.flush()?;
+        let _events = hold_events();
+        let mut writing = self.writing.lock();
+        self.flush_locked(&mut writing)?;
+        self.catalog.state()
     }
 
     /// The keyspace of this name, created if it does not exist. With `must_be_new` an existing one
@@ -319,7 +334,10 @@ impl Writer {
         self.lifecycle.check_writable()?;
         let seq = writing.last_seq.next();
         debug_assert!(self.reads.visible() < seq, "a sequence number is visible before it is reserved");
-        if !self.settings.no_wal {
+        if self.settings.no_wal {
+            // The change is durable at once, and what was written before it must not be lost alone.
+            self.flush_locked(writing)?;
+        } else {
             self.ensure_log(writing)?;
             writing.log.append_nothing(keyspace, writing.last_seq, seq)?;
             writing.last_seq = seq;

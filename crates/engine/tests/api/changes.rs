@@ -4,6 +4,7 @@
 mod failures;
 mod lost_tail;
 mod model;
+mod unkept;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -261,6 +261,56 @@ fn a_dropped_keyspace_takes_no_earlier_write_along() -> Result<()> {
     Ok(())
 }
 
+/// Without a log, too: then only tables are durable.
+#[test]
+fn a_dropped_or_new_keyspace_takes_no_earlier_write_along_without_a_log() -> Result<()> {
+    let disk = SimFs::new();
+    let env = Env::deterministic(Arc::new(disk.clone()), 1);
+    let db = builder(&env).experimental(|e| e.no_wal(true)).open()?;
+    db.keyspace("doomed")?.put("k", "1")?;
+    db.put("moved", "1")?;
+    db.drop_keyspace("doomed")?;
+    db.put("before", "1")?;
+    db.keyspace("made")?;
+    db.put("after", "1")?;
+    let env = Env::deterministic(Arc::new(disk.crash(disk.op_count(), &CrashPolicy::None)), 2);
+    let db = builder(&env).experimental(|e| e.no_wal(true)).open()?;
+    assert_eq!(db.keyspaces(), ["default", "made"]);
+    assert!(db.contains_key("moved")? && db.contains_key("before")? && !db.contains_key("after")?);
+    Ok(())
+}
+
+/// Drops a keyspace at the end of a flush, after its data has moved to another one.
+#[derive(Default)]
+struct Mover(OnceLock<Db>);
+
+impl EventListener for Mover {
+    fn event(&self, event: &Event) {
+        if let (Event::FlushEnd { .. }, Some(db)) = (event, self.0.get()) {
+            if db.get_keyspace("from").expect("asked").is_some() {
+                db.put("moved", "v").expect("put");
+                db.drop_keyspace("from").expect("dropped");
+            }
+        }
+    }
+}
+
+/// A copy is the state at one moment, whatever is written and dropped while memtables are flushed
+/// for it.
+#[test]
+fn a_checkpoint_has_what_was_written_before_a_drop_that_it_knows() -> Result<()> {
+    let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+    let mover = Arc::new(Mover::default());
+    let db = builder(&env).event_listener(Arc::clone(&mover) as Arc<dyn EventListener>).open()?;
+    db.keyspace("from")?.put("k", "v")?;
+    assert!(mover.0.set(db.clone()).is_ok());
+    db.checkpoint("/copy")?;
+    assert_eq!(db.keyspaces(), ["default"], "the keyspace was not dropped");
+    let copy = Db::builder("/copy").env(env.clone()).open()?;
+    assert!(copy.keyspaces() == ["default", "from"] || copy.contains_key("moved")?, "{:?}", copy.keyspaces());
+    Ok(())
+}
+
 /// A write may specify an interval other than that of the database; a later write performs the sync
 /// when it is due.
 #[test]

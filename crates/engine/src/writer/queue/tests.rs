@@ -107,7 +107,7 @@ fn put_unchanged(core: &Core, key: &str, since: shamba_key::SeqNo) -> Result<()>
         digest: core.reads.digest().digest(key.as_bytes()),
         key: bytes::Bytes::copy_from_slice(key.as_bytes()),
     };
-    let conditions = Arc::new(Conditions { since, keys: vec![read], ranges: Vec::new() });
+    let conditions = Arc::new(Conditions { since, until: None, keys: vec![read], ranges: Vec::new() });
     let op = OpRef::Put { key: key.as_bytes(), value: b"v" };
     core.writer.commit_op_if(&keyspace, op, Durability::Sync.into(), Some(&conditions))
 }

@@ -26,6 +26,9 @@ pub(crate) use self::live::{Live, LiveSettings};
 pub use self::tuning::Tuning;
 pub(crate) use crate::options::table::Settings;
 
+/// Memtables of less are not sealed for their size.
+const MEMTABLE_BYTES_MIN: u64 = 16 << 10;
+
 /// Durability of a write at the time of its acknowledgement. See `DURABILITY.md`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
@@ -245,7 +248,8 @@ impl Settings {
     /// Size at which memtables are sealed: the design's write buffer, but small enough that three
     /// memtables that wait for their flush and everything else fit into the memory budget.
     pub fn memtable_bytes(&self) -> u64 {
-        self.live.buffer_bytes().min(self.memtable_bytes_max())
+        // A part of a shared budget may be nothing for a while.
+        self.live.buffer_bytes().min(self.memtable_bytes_max().max(MEMTABLE_BYTES_MIN))
     }
 
     /// The design with the write buffer that is really flushed, which the memory budget may limit.

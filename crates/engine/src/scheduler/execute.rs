@@ -183,7 +183,7 @@ impl Scheduler {
             return building.hand_in(Err(Stop::Closing));
         }
         // Others may take the slices after the first one.
-        self.background.wake();
+        self.background.wake_compactions();
         self.build(building, job, reservation)
     }
 
@@ -216,7 +216,7 @@ impl Scheduler {
         while let Some((slice, built)) = state.running(number).and_then(Running::next_to_install) {
             let claim = state.claims.get(&job.keyspace.id).and_then(|claims| claims.get(job.claim)).cloned();
             drop(state);
-            self.background.wake();
+            self.background.wake_compactions();
             let installed = match &claim {
                 Some(claim) => self.compactor.install_slice(&job, claim, slice, built),
                 None => Ok(Installed::Dropped),
@@ -241,7 +241,7 @@ impl Scheduler {
         drop(job);
         let ended = state.take_over(number);
         drop(state);
-        self.background.wake();
+        self.background.wake_compactions();
         ended.map_or(Ok(()), |running| {
             let is_done = running.is_done();
             self.end_job(running, is_done)
@@ -354,7 +354,8 @@ impl Scheduler {
             });
         }
         self.background.progress.notify_all();
-        self.background.wake();
+        // Not for flushes: a wake-up would end the back-off of one that failed.
+        self.background.wake_compactions();
         outcome.map(|_| ()).inspect_err(|error| self.telemetry.background_error("merge", error))
     }
 

@@ -266,6 +266,9 @@ impl Scheduler {
             flushed.as_ref().is_none_or(|flushed| Arc::ptr_eq(flushed, &generation)),
             "another generation than the oldest was flushed"
         );
+        if let Some(flushed) = &flushed {
+            self.writer.note_flushed(flushed);
+        }
         let durable_seq = flushed.as_ref().map(|flushed| flushed.last_seq);
         drop((generation, flushed));
         let mut state = self.background.state.lock();

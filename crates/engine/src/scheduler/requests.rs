@@ -205,6 +205,11 @@ impl Scheduler {
 impl Background for Scheduler {
     fn wake(&self) {
         // Workers look for work under this lock: none of them can miss the notification.
+        drop(self.background.state.lock());
+        self.background.wake();
+    }
+
+    fn retry(&self) {
         self.background.state.lock().retry_at_us = 0;
         self.background.wake();
     }

@@ -387,9 +387,11 @@ impl Writer {
         if self.settings.no_wal {
             return Err(Error::invalid("the database is open without a log: flush instead of sync"));
         }
-        self.lifecycle.check_writable()?;
         let _events = hold_events();
-        self.sync_log(&mut self.writing.lock())
+        let mut writing = self.writing.lock();
+        // Under the lock: a close that has failed to sync its log leaves none.
+        self.lifecycle.check_writable()?;
+        self.sync_log(&mut writing)
     }
 
     /// The last durable sequence number.
@@ -431,11 +433,14 @@ impl Writer {
             self.durable.advance(seq);
             return Ok(());
         }
-        self.lifecycle.check_writable()?;
         let _events = hold_events();
         let mut writing = self.writing.lock();
         // Another thread may have synced the log while this one waited for the lock.
-        if self.durable.has(seq) { Ok(()) } else { self.sync_log(&mut writing) }
+        if self.durable.has(seq) {
+            return Ok(());
+        }
+        self.lifecycle.check_writable()?;
+        self.sync_log(&mut writing)
     }
 
     /// Syncs everything in the logs.
@@ -465,6 +470,11 @@ impl Writer {
     /// Bytes in the logs that are not synced.
     pub fn unsynced_bytes(&self) -> u64 {
         self.schedule.unsynced_bytes()
+    }
+
+    /// Notes that what was appended to the logs before a generation was sealed is in tables.
+    pub fn note_flushed(&self, generation: &Generation) {
+        self.schedule.synced(generation.appended_bytes);
     }
 
     /// The number and the synced length of the active log, if the latter is above 0. Does not wait

@@ -231,7 +231,7 @@ impl BackPressure {
             // The work is tried again at once: the writer gets the result of that try, without the
             // back-off before it. Not on a full disk: there writes need not wait for a try, and
             // each one would start another.
-            background.wake();
+            background.retry();
         }
         let total = |work| background.failures(work).failures_total;
         let failures_before = (total(Work::Flush), total(Work::Merge));
@@ -372,6 +372,10 @@ mod tests {
 
     impl Background for Idle {
         fn wake(&self) {
+            panic!("a writer that waits for failed work wants another try");
+        }
+
+        fn retry(&self) {
             self.wakes.fetch_add(1, Ordering::Relaxed);
         }
 
@@ -419,6 +423,7 @@ mod tests {
         let parts = Parts::within(env, settings, None);
         let sealed = Arc::new(SealedGenerations::default());
         sealed.seal(Generation {
+            appended_bytes: 0,
             log: None,
             log_files: Vec::new(),
             next_log: LogNo(1),

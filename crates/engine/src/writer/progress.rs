@@ -96,8 +96,12 @@ pub(crate) type FailuresNow<'a> = &'a dyn Fn(Work) -> Failures;
 
 /// The flushes and compactions of a database.
 pub(crate) trait Background: Send + Sync {
-    /// Wakes the workers: a generation was sealed, or failed work should be retried at once.
+    /// Wakes the workers: there is work, such as a generation that was sealed. The back-off of failed
+    /// compactions goes on.
     fn wake(&self);
+
+    /// Wakes the workers, so that failed work is tried again at once.
+    fn retry(&self);
 
     /// Runs all due work on this thread, in an environment without threads.
     fn run_inline(&self);
@@ -202,6 +206,8 @@ mod tests {
         fn failures(&self, _work: Work) -> Failures {
             Failures::default()
         }
+
+        fn retry(&self) {}
 
         fn wait_for_progress(&self, _look: &mut dyn FnMut(FailuresNow<'_>) -> Option<Duration>) {}
 

@@ -48,6 +48,7 @@ impl Writer {
             next_log,
             members,
             last_seq,
+            appended_bytes: self.schedule.appended_bytes(),
             bytes,
             oldest_tombstone_ms,
             _charge: charge,

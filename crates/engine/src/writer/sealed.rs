@@ -29,6 +29,8 @@ pub(crate) struct Generation {
     pub members: Vec<Member>,
     /// Every entry up to this number is in this generation or an earlier one.
     pub last_seq: SeqNo,
+    /// Bytes appended to all logs before it was sealed.
+    pub appended_bytes: u64,
     /// Bytes in the memtables.
     pub bytes: u64,
     /// Time of the oldest tombstone, in milliseconds since 1970-01-01 UTC, if there may be one.
@@ -103,6 +105,7 @@ mod tests {
 
     fn generation(ledger: &Arc<Ledger>, last_seq: u64, bytes: u64) -> Generation {
         Generation {
+            appended_bytes: 0,
             log: None,
             log_files: Vec::new(),
             next_log: LogNo(1),

@@ -45,6 +45,10 @@ impl Background for Flushes {
         self.woken.fetch_add(1, Ordering::Relaxed);
     }
 
+    fn retry(&self) {
+        self.wake();
+    }
+
     fn run_inline(&self) {
         while let Some(generation) = self.sealed.oldest() {
             if self.fails.load(Ordering::Relaxed) {
@@ -139,6 +143,42 @@ impl Alone {
     fn kind(outcome: Result<()>) -> Option<ErrorKind> {
         outcome.err().map(|error| error.kind())
     }
+}
+
+/// Another thread has failed to sync the directory while this one waited for a sync of an older log:
+/// the name of the log may be lost, which no later sync shows.
+#[test]
+fn a_sync_that_ends_after_a_failure_makes_nothing_durable() {
+    let alone = alone(Settings::default());
+    alone.put("a", b"1", Durability::NoSync).expect("written");
+    let mut writing = alone.writer.writing.lock();
+    alone.writer.lifecycle.fail(&Error::new(ErrorKind::Io, "the directory"));
+    let error = writing.log.sync().expect_err("a failure");
+    assert!(error.to_string().contains("the directory"), "{error}");
+    assert!(!alone.writer.durable().has(SeqNo(1)));
+    drop(writing);
+    assert_eq!(Alone::kind(alone.writer.sync()), Some(ErrorKind::ReadOnly));
+}
+
+#[test]
+fn what_a_flush_has_written_is_not_unsynced() {
+    let alone = alone(Settings::default());
+    alone.put("a", b"1", Durability::NoSync).expect("written");
+    alone.flushes.fails.store(true, Ordering::Relaxed);
+    alone.writer.seal().expect("sealed");
+    alone.put("b", b"1", Durability::NoSync).expect("written");
+    let before = alone.writer.unsynced_bytes();
+    let generation = alone.writer.sealed().oldest().expect("sealed");
+    alone.writer.note_flushed(&generation);
+    let after = alone.writer.unsynced_bytes();
+    assert!(0 < after && after < before, "{after} of {before} bytes");
+    // The next sync has both; a flush that ends after it takes nothing more away.
+    alone.writer.sync().expect("synced");
+    assert_eq!(alone.writer.unsynced_bytes(), 0);
+    alone.put("c", b"1", Durability::NoSync).expect("written");
+    let before = alone.writer.unsynced_bytes();
+    alone.writer.note_flushed(&generation);
+    assert!(before > 0 && alone.writer.unsynced_bytes() == before);
 }
 
 #[test]

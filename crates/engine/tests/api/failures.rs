@@ -167,6 +167,7 @@ fn a_flush_that_cannot_sync_its_log_turns_writes_off() -> Result<()> {
     let (faults, env) = faulty(Arc::new(MemFs::new()));
     let db = builder(&env).open()?;
     db.put("a", "1")?;
+    assert!(db.stats().unsynced_bytes > 0);
     faults.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::SyncData]).at_path(".log"));
     assert_eq!(kind(db.flush()), Err(ErrorKind::ReadOnly));
     assert_eq!(faults.faults_injected(), 1);

@@ -178,7 +178,11 @@ fn a_durable_ticket_keeps_its_word_after_a_power_loss() {
             batch.put(number.to_be_bytes(), vec![7; rng.usize(..200)]);
             tickets.push((number, batch.commit_ticket().expect("committed")));
             match rng.u8(..40) {
-                0 => rng.choice(&tickets).expect("one").1.wait().expect("synced"),
+                0 => {
+                    let (number, ticket) = rng.choice(&tickets).expect("one");
+                    ticket.wait().expect("synced");
+                    assert!(ticket.is_durable(), "seed {seed}: {number} is not durable after the wait");
+                }
                 1 => db.flush().expect("flushed"),
                 _ => {}
             }

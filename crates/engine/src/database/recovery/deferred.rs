@@ -90,6 +90,7 @@ pub(super) fn begin(
         let path = |log: LogNo| core.catalog.dir().join(log_file_name(log));
         let logs = report.logs.iter().filter(|_| is_last).map(|log| path(log.number));
         sealed.push(Generation {
+            appended_bytes: 0,
             log: None,
             log_files: logs.map(|path| LogFile { path, ..LogFile::default() }).collect(),
             next_log: if is_last { wal.number() } else { first_log },

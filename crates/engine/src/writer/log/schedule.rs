@@ -27,8 +27,10 @@ pub(crate) struct SyncSchedule {
     due: Ranked<Due>,
     /// Signalled when a time was set or became earlier, and at the stop.
     wake: Condvar,
-    /// Bytes in the logs that are not synced. Changed only under the writer's lock.
-    unsynced_bytes: AtomicU64,
+    /// Bytes appended to all logs so far. Changed only under the writer's lock.
+    appended_bytes: AtomicU64,
+    /// Of them, those from the first on that are synced. Only grows.
+    synced_bytes: AtomicU64,
 }
 
 impl Default for SyncSchedule {
@@ -36,7 +38,8 @@ impl Default for SyncSchedule {
         Self {
             due: Ranked::new(lock_order::SYNC_SCHEDULE, Due::default()),
             wake: Condvar::new(),
-            unsynced_bytes: AtomicU64::new(0),
+            appended_bytes: AtomicU64::new(0),
+            synced_bytes: AtomicU64::new(0),
         }
     }
 }
@@ -44,17 +47,28 @@ impl Default for SyncSchedule {
 impl SyncSchedule {
     /// Bytes in the logs that are not synced.
     pub fn unsynced_bytes(&self) -> u64 {
-        self.unsynced_bytes.load(Ordering::Relaxed)
+        let synced_bytes = self.synced_bytes.load(Ordering::Relaxed);
+        self.appended_bytes().saturating_sub(synced_bytes)
+    }
+
+    /// Bytes appended to all logs so far.
+    pub fn appended_bytes(&self) -> u64 {
+        self.appended_bytes.load(Ordering::Relaxed)
     }
 
     /// Counts appended bytes. The caller holds the writer's lock.
     pub fn add_unsynced(&self, bytes: u64) {
-        WorkCounters::add_alone(&self.unsynced_bytes, bytes);
+        WorkCounters::add_alone(&self.appended_bytes, bytes);
     }
 
-    /// Notes that everything is synced.
+    /// Notes that everything is synced. The caller holds the writer's lock.
     pub fn all_synced(&self) {
-        self.unsynced_bytes.store(0, Ordering::Relaxed);
+        self.synced(self.appended_bytes());
+    }
+
+    /// Notes that the first so many of the appended bytes are synced, or in tables.
+    pub fn synced(&self, bytes: u64) {
+        self.synced_bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
     /// Sets the time by which the log must be synced.

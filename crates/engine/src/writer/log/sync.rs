@@ -4,7 +4,8 @@
 //! never repeated: the contents of the disk are unknown then, and a second sync could succeed over
 //! lost pages.
 
-use shamba_key::LogNo;
+use shamba_key::{LogNo, SeqNo};
+use shamba_log::wal::WalWriter;
 
 use super::Log;
 use crate::error::{Error, Result};
@@ -39,8 +40,8 @@ impl Log {
                     "a synced log has unsynced bytes"
                 );
                 self.schedule.all_synced();
-                if let Some(wal) = &self.wal {
-                    self.durable.advance(wal.last_seq());
+                if let Some(last_seq) = self.wal.as_ref().map(WalWriter::last_seq) {
+                    self.advance_durable(last_seq)?;
                 }
                 Ok(())
             }
@@ -79,11 +80,28 @@ impl Log {
                     wal.sync()?;
                 }
                 assert!(wal.synced() >= wal.flushed(), "a sealed log that was synced has unsynced bytes");
-                self.durable.advance(wal.last_seq());
+                let last_seq = wal.last_seq();
+                drop(wal);
+                self.advance_durable(last_seq)?;
             }
             self.sealed.pop_front();
         }
         Ok(())
+    }
+
+    /// Notes that everything up to `seq` is durable.
+    ///
+    /// # Errors
+    /// The cause, if writes were turned off meanwhile: a sync of the directory may have failed on
+    /// another thread, which has then lost the name of this log, and a later sync does not show it.
+    fn advance_durable(&self, seq: SeqNo) -> Result<()> {
+        match self.lifecycle.failure() {
+            Some(cause) => Err(cause),
+            None => {
+                self.durable.advance(seq);
+                Ok(())
+            }
+        }
     }
 
     /// Keeps the deadlines of `Interval` writes: schedules the next sync, and syncs now if one is
@@ -143,7 +161,7 @@ impl Log {
         wal.predecessor_is_synced();
         let last_seq = wal.last_seq();
         let end = wal.finish_clean()?;
-        self.durable.advance(last_seq);
+        self.advance_durable(last_seq)?;
         Ok(Some(end))
     }
 }

@@ -84,6 +84,7 @@ fn writers_look_at_the_backlog_again_after_an_install() {
     let memtable: Arc<dyn shamba_memtable::Memtable> = Arc::new(shamba_memtable::ChunkedMemtable::new(false));
     memtable.insert(alone.reads.digest().digest(b"z"), b"z", SeqNo(1), EntryKind::Put, b"1");
     alone.writer.sealed().seal(Generation {
+        appended_bytes: 0,
         log: None,
         log_files: Vec::new(),
         next_log: LogNo(1),

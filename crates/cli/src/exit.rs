@@ -64,7 +64,7 @@ impl Failure {
         Self::Missing(format!("no database at {}: {instead}", path.display()))
     }
 
-    /// What a command has found, after its report was printed, or could not be: if nobody reads the
+    /// The verdict of a command, after its report was printed, or could not be: if nobody reads the
     /// report, the exit code still tells what was found.
     ///
     /// # Errors

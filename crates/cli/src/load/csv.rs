@@ -13,7 +13,7 @@ const END: &[u8] = b"\0end of the input\0";
 /// [`END`] on a separate line.
 const END_LINE: &[u8] = b"\n\0end of the input\0\n";
 
-/// The input and [`END_LINE`], of which a record can read so many bytes.
+/// The input and [`END_LINE`], of which a record can read a limited number of bytes.
 type Input<'a> = Bounded<io::Chain<Box<dyn BufRead + 'a>, &'static [u8]>>;
 
 /// A reader of at most `left` bytes; then it fails.
@@ -94,8 +94,8 @@ impl<'a> CsvRecords<'a> {
         }
     }
 
-    /// Whether no record can follow, because the header lacks the key column, or because a quote was
-    /// not closed: then the rest of the input was one record.
+    /// Whether no record can follow, because the header lacks the key column, or because a quote
+    /// was not closed: then the rest of the input was one record.
     pub fn is_over(&self) -> bool {
         self.done
     }

@@ -100,7 +100,7 @@ fn replies_that_nobody_reads_are_an_error() {
     }
 }
 
-/// What a command prints as the name of a keyspace can be given to another.
+/// The name of a keyspace that a command prints can be given to another.
 #[test]
 fn names_of_keyspaces_are_escaped_as_keys_are() {
     let dir = Dir::new();

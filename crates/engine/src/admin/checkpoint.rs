@@ -21,8 +21,8 @@ use crate::directory::{LOCK, file_number, sync_names_above};
 use crate::error::{Error, Result};
 
 /// Copies the state in force to `target`: tables by hard links, everything else by a new manifest.
-/// With `only`, the copy has that keyspace, and an empty default one. `flushed` writes all memtables
-/// to tables and returns the state after that.
+/// With `only`, the copy has that keyspace, and an empty default one. `flushed` writes all
+/// memtables to tables and returns the state after that.
 ///
 /// # Errors
 /// `Invalid` if `target` is not empty, or if the keyspace was dropped; `Io`, `NoSpace`; the error
@@ -106,8 +106,9 @@ fn copy(env: &Env, catalog: &Catalog, mut state: ManifestState, target: &Path) -
     Ok(())
 }
 
-/// Removes the files of a failed checkpoint, as far as possible, so that their space is free and the
-/// next one can have the same directory. All of them are of this checkpoint, which holds the lock.
+/// Removes the files of a failed checkpoint, as far as possible, so that their space is free and
+/// the next one can have the same directory. All of them are of this checkpoint, which holds the
+/// lock.
 fn remove_copied(env: &Env, target: &Path) {
     let Ok(entries) = env.vfs.list(target) else { return };
     let remove = |name: &str| env.vfs.unlink(&target.join(name)).is_ok();

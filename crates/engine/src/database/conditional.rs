@@ -122,8 +122,8 @@ fn change<V: AsRef<[u8]>>(
     change_while(at, writer, key, options, || Ok(None), decide)
 }
 
-/// [`change`] that must come before the time that `until_ms` returns, which is called before the key
-/// is read.
+/// [`change`] that must come before the time that `until_ms` returns, which is called before the
+/// key is read.
 fn change_while<V: AsRef<[u8]>>(
     at: &ReadAt<'_>,
     writer: &Writer,

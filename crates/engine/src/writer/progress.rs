@@ -96,8 +96,8 @@ pub(crate) type FailuresNow<'a> = &'a dyn Fn(Work) -> Failures;
 
 /// The flushes and compactions of a database.
 pub(crate) trait Background: Send + Sync {
-    /// Wakes the workers: there is work, such as a generation that was sealed. The back-off of failed
-    /// compactions goes on.
+    /// Wakes the workers: there is work, such as a generation that was sealed. The back-off of
+    /// failed compactions goes on.
     fn wake(&self);
 
     /// Wakes the workers, so that failed work is tried again at once.

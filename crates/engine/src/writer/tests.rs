@@ -145,8 +145,8 @@ impl Alone {
     }
 }
 
-/// Another thread has failed to sync the directory while this one waited for a sync of an older log:
-/// the name of the log may be lost, which no later sync shows.
+/// Another thread has failed to sync the directory while this one waited for a sync of an older
+/// log: the name of the log may be lost, which no later sync shows.
 #[test]
 fn a_sync_that_ends_after_a_failure_makes_nothing_durable() {
     let alone = alone(Settings::default());

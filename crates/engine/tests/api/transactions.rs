@@ -45,8 +45,8 @@ fn expired_since(is_merged: bool) {
     assert_eq!(db.stats().entries_expired, 1);
 }
 
-/// The same of a table whose values had expired before the transaction began, and in which a key was
-/// deleted since.
+/// The same of a table whose values had expired before the transaction began, and in which a key
+/// was deleted since.
 #[test]
 fn a_transaction_conflicts_with_a_delete_beside_expired_values() {
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);

@@ -140,9 +140,9 @@ impl Directory {
     }
 }
 
-/// The memory of a slab that new readers cannot find any more. It is freed when this is dropped, for
-/// which a grace period must have passed. Boxed, because entries for single frames share the list
-/// with the few slabs.
+/// The memory of a slab that new readers cannot find any more. It is freed when this is dropped,
+/// for which a grace period must have passed. Boxed, because entries for single frames share the
+/// list with the few slabs.
 pub(super) struct HiddenSlab {
     _memory: Box<Pages>,
 }

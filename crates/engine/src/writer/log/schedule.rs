@@ -66,7 +66,7 @@ impl SyncSchedule {
         self.synced(self.appended_bytes());
     }
 
-    /// Notes that the first so many of the appended bytes are synced, or in tables.
+    /// Notes that the first `bytes` of the appended bytes are synced, or in tables.
     pub fn synced(&self, bytes: u64) {
         self.synced_bytes.fetch_max(bytes, Ordering::Relaxed);
     }

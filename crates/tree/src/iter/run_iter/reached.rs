@@ -1,8 +1,8 @@
 //! The check that a seek has reached its target.
 //!
-//! A block is found by its separator, and a table by the range that the manifest states. Where these
-//! contradict the entries, a seek can end before its target. A reader that seeks past what it has
-//! read would then read it again, for ever.
+//! A block is found by its separator, and a table by the range that the manifest states. Where
+//! these contradict the entries, a seek can end before its target. A reader that seeks past what it
+//! has read would then read it again, for ever.
 
 use std::cmp::Ordering;
 

@@ -6,7 +6,7 @@ use clap::Args;
 use shamba::ErrorKind;
 
 use crate::exit::Failure;
-use crate::keyspace::existing;
+use crate::keyspace::{existing, parse_name};
 use crate::open;
 use crate::options::EngineOptions;
 
@@ -21,7 +21,7 @@ pub struct CheckpointArgs {
     /// Target directory, empty or new, in an existing directory
     dir: PathBuf,
     /// Copy only this keyspace
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
     keyspace: Option<String>,
 }
 

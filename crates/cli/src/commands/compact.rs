@@ -8,7 +8,7 @@ use shamba::PrefixRange;
 
 use super::span::{Span, SpanOptions};
 use crate::exit::Failure;
-use crate::keyspace::{self, DEFAULT};
+use crate::keyspace::{self, DEFAULT, parse_name};
 use crate::open;
 use crate::options::EngineOptions;
 use crate::text::Notation;
@@ -19,7 +19,7 @@ pub struct CompactArgs {
     /// The database
     db: PathBuf,
     /// Compact only this keyspace (default: all; with a range, the keyspace default)
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
     keyspace: Option<String>,
     #[command(flatten)]
     span: SpanOptions,

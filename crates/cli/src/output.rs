@@ -2,8 +2,8 @@
 //! replace it with another writer.
 //!
 //! `print!` panics when the reader of a pipe has closed it; here that is [`Failure::PipeClosed`],
-//! and the command ends without a message. Also here: JSON lines, aligned tables, headings, and
-//! notes on standard error.
+//! and the command ends without a message, but for `batch`, whose replies are counted. Also here:
+//! JSON lines, aligned tables, headings, and notes on standard error.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 

@@ -111,19 +111,18 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
     // an hour.
     args.names.iter().try_for_each(|&workload| options.check(workload))?;
     let db = open::create(&args.db, &args.engine)?;
-    // Whether all that the database will have is of this run.
-    let is_own = db.iter().next().transpose()?.is_none();
+    let deleting = args.names.iter().find(|workload| workload.deletes_all() && !args.use_existing);
+    if let (Some(workload), Some(_)) = (deleting, db.iter().next().transpose()?) {
+        return Err(Failure::Usage(format!(
+            "{workload} deletes all entries, and {} is not empty; --use-existing allows it",
+            args.db.display()
+        )));
+    }
     let recording = args.record.as_ref().map(|path| db.record_trace(path)).transpose()?;
     // Whether the database holds exactly what a fill of this run wrote, so that the expected result
     // of reads is known.
     let mut known = false;
     for (turn, &workload) in (0..).zip(&args.names) {
-        if workload.deletes_all() && !is_own && !args.use_existing {
-            return Err(Failure::Usage(format!(
-                "{workload} deletes all entries, and {} is not empty; --use-existing allows it",
-                args.db.display()
-            )));
-        }
         if workload.is_fill() {
             let empty = db.iter().next().transpose()?.is_none();
             if !empty && !args.use_existing {

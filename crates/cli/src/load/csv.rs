@@ -168,6 +168,11 @@ impl<'a> CsvRecords<'a> {
             Err(error) => {
                 let line = error.position().map_or(0, csv::Position::line);
                 match error.into_kind() {
+                    ErrorKind::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
+                        // The rest of the record would be taken for others.
+                        self.done = true;
+                        Ok(Some((line, Err(error.to_string()))))
+                    }
                     ErrorKind::Io(error) => Err(error),
                     kind => Ok(Some((line, Err(format!("invalid CSV: {kind:?}"))))),
                 }

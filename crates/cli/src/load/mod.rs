@@ -12,8 +12,9 @@
 //! the whole line.
 //!
 //! A malformed record is an [`Item::Malformed`] with its line and the reason, and reading continues
-//! after it; the command decides whether it ends the load. A `\r` before the line end is part of
-//! the line end.
+//! after it; the command decides whether it ends the load. After an [`Item::Fatal`], such as a
+//! quote that is not closed, nothing can be read. A `\r` before the line end is part of the line
+//! end.
 
 mod csv;
 mod jsonl;

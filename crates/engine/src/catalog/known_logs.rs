@@ -200,6 +200,7 @@ impl KnownLogs {
     /// Removes the logs that are obsolete and beyond the limits, and returns their files.
     pub fn expired(&self, now_ms: u64) -> Vec<LogFile> {
         let mut logs = self.logs.lock();
+        logs.left.retain(|log| log.readers.strong_count() > 0);
         let kept = logs.listed.iter().filter_map(|listed| listed.log.obsolete.as_ref());
         let mut bytes: u64 = kept.map(Kept::counted_bytes).sum();
         let mut expired = Vec::new();
@@ -214,8 +215,11 @@ impl KnownLogs {
             }
             let Some(Listed { log, pin }) = logs.listed.pop_front() else { break };
             bytes -= kept.counted_bytes();
-            let (number, base_seq, readers) = (log.number, log.base_seq, Arc::downgrade(&pin));
-            logs.left.push(Left { number, base_seq, readers });
+            // Pins are made under this lock.
+            if Arc::strong_count(&pin) > 1 {
+                let (number, base_seq, readers) = (log.number, log.base_seq, Arc::downgrade(&pin));
+                logs.left.push(Left { number, base_seq, readers });
+            }
             expired.push(LogFile { path: log.path, values: kept.values, readers: Arc::downgrade(&pin) });
         }
         expired
@@ -282,9 +286,11 @@ mod tests {
         let left = unkept.expired(0);
         assert_eq!(left.iter().map(|log| log.readers.strong_count()).collect::<Vec<_>>(), [1, 0]);
         assert_eq!(unkept.oldest_read(), Some((LogNo(1), SeqNo(10))), "it is still read");
+        assert_eq!(unkept.logs.lock().left.len(), 1, "only one of them was read");
         drop(pin);
         assert_eq!(left[0].readers.strong_count(), 0);
         assert_eq!(unkept.oldest_read(), Some((LogNo(3), SeqNo(30))));
+        assert!(unkept.logs.lock().left.is_empty(), "logs that nobody reads are remembered");
         assert!(matches!(unkept.after(LogNo(2)), NextLog::Log(LogNo(3), SeqNo(30))));
         assert!(matches!(unkept.after(LogNo(1)), NextLog::Gone));
 

@@ -246,7 +246,8 @@ impl Settings {
     }
 
     /// Size at which memtables are sealed: the design's write buffer, but small enough that three
-    /// memtables that wait for their flush and everything else fit into the memory budget.
+    /// memtables that wait for their flush and everything else fit into the memory budget, and not
+    /// less than [`MEMTABLE_BYTES_MIN`], which a budget of nothing does not hold.
     pub fn memtable_bytes(&self) -> u64 {
         // A part of a shared budget may be nothing for a while.
         self.live.buffer_bytes().min(self.memtable_bytes_max().max(MEMTABLE_BYTES_MIN))

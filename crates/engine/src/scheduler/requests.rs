@@ -242,6 +242,8 @@ impl Background for Scheduler {
 
 impl InstallObserver for Scheduler {
     fn installed(&self, _dead: &[Arc<TableMeta>]) {
-        self.notify();
+        // Not flushes: a wake-up would end the back-off of one that failed.
+        self.background.wake_compactions();
+        self.background.progress.notify_all();
     }
 }

@@ -260,8 +260,8 @@ impl<'a> Output<'a> {
     /// Finishes the current table, whose part of the range ends at `part_upper`.
     ///
     /// # Errors
-    /// `Invalid` if it has entries outside of its part: those of the inputs are out of order, or
-    /// outside of what is stated of a table.
+    /// `Corruption` if it has entries outside of its part: those of the inputs are out of order, or
+    /// outside of the range that is stated of a table.
     fn finish_table(&mut self, part_upper: Option<Bytes>) -> Result<()> {
         let lower = std::mem::replace(&mut self.part_lower, part_upper.clone().unwrap_or_default());
         let part = KeyRange { lower, upper: part_upper };
@@ -270,9 +270,10 @@ impl<'a> Output<'a> {
         if ends().any(|key| !part.contains(key)) || part.upper.as_ref().is_some_and(|end| *end < part.lower) {
             let keys: Vec<_> = ends().map(|key| format!("\"{}\"", key.escape_ascii())).collect();
             let keys = keys.join(" to ");
-            return Err(Error::invalid(format!(
-                "tables are out of order: entries {keys}, expected in {part}"
-            )));
+            let detail = format!("inputs are out of order: entries {keys}, expected in {part}");
+            let path = self.writer.as_ref().map(|writer| writer.path().to_path_buf());
+            let path = path.unwrap_or_else(|| self.files.catalog().dir().to_path_buf());
+            return Err(Error::corruption(&path, 0, "compaction output", detail));
         }
         let clipped: Vec<RangeTombstone> = self
             .tombstones

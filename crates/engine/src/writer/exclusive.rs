@@ -22,6 +22,9 @@ use crate::options::keyspace::rules::{
 use crate::options::overrides::Overrides;
 use crate::telemetry::hold_events;
 
+/// Flushes for a state without a creation or a drop of a keyspace, before writers have to wait.
+const FLUSHES_BESIDE_WRITERS: u32 = 3;
+
 impl Writer {
     /// Calls `action` between two commit groups.
     pub fn between_groups<T>(&self, action: impl FnOnce() -> T) -> T {
@@ -35,8 +38,17 @@ impl Writer {
     /// # Errors
     /// `ReadOnly`; of the flush.
     pub fn flushed_state(&self) -> Result<ManifestState> {
-        // Most memtables are flushed before writers have to wait.
-        self.flush()?;
+        self.lifecycle.check_writable()?;
+        let keyspaces = |state: &ManifestState| state.keyspaces.keys().copied().collect::<Vec<_>>();
+        // Writers need not wait unless keyspaces are created or dropped all the time.
+        for _ in 0..FLUSHES_BESIDE_WRITERS {
+            let before = keyspaces(&self.catalog.state()?);
+            self.flush()?;
+            let state = self.catalog.state()?;
+            if keyspaces(&state) == before {
+                return Ok(state);
+            }
+        }
         let _events = hold_events();
         let mut writing = self.writing.lock();
         self.flush_locked(&mut writing)?;
@@ -47,9 +59,10 @@ impl Writer {
     /// is `Invalid`. `options` hold from now on; a new keyspace without any has those that the open
     /// was given.
     ///
-    /// # Errors As [`crate::catalog::Catalog::find`]; `ReadOnly`; `Invalid` for another merge
-    /// operator or compaction filter than the recorded one; of installing the keyspace, its
-    /// operator or its filter.
+    /// # Errors
+    /// As [`crate::catalog::Catalog::find`]; `ReadOnly`; `Invalid` for another merge operator or
+    /// compaction filter than the recorded one; of installing the keyspace, its operator or its
+    /// filter; without a log, of the flush.
     pub fn make_keyspace(
         &self,
         name: &str,
@@ -219,7 +232,7 @@ impl Writer {
     ///
     /// # Errors
     /// `Invalid` for the default keyspace and for an unknown one; `Closed`, `ReadOnly`; of syncing
-    /// the log and of installing the drop.
+    /// the log (without one, of the flush) and of installing the drop.
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
         self.lifecycle.check_writable()?;
         if name == DEFAULT_KEYSPACE {
@@ -328,7 +341,8 @@ impl Writer {
     }
 
     /// Takes the next sequence number for a change that is not logged: the entries of an ingest, or
-    /// a change of the list of keyspaces.
+    /// a change of the list of keyspaces. Makes everything before it durable: by a sync of the log,
+    /// or without one by a flush.
     fn reserve_seq(&self, keyspace: KeyspaceId, writing: &mut Writing) -> Result<SeqNo> {
         // A write that has failed may have used the number in the log.
         self.lifecycle.check_writable()?;

@@ -17,7 +17,9 @@ impl Log {
     /// Syncs the sealed logs, then the active one.
     ///
     /// # Errors
-    /// The error of a sync; writes are off then.
+    /// The error of a sync; writes are off then. Also the cause if writes were turned off
+    /// meanwhile: a sync of the directory may have failed on another thread and lost the name of
+    /// this log, which no later sync shows.
     pub fn sync(&mut self) -> Result<()> {
         self.check_followable()?;
         let synced = self.sync_sealed().and_then(|()| match &mut self.wal {
@@ -41,9 +43,9 @@ impl Log {
                 );
                 self.schedule.all_synced();
                 if let Some(last_seq) = self.wal.as_ref().map(WalWriter::last_seq) {
-                    self.advance_durable(last_seq)?;
+                    self.advance_durable(last_seq);
                 }
-                Ok(())
+                self.lifecycle.failure().map_or(Ok(()), Err)
             }
             Err(error) => {
                 self.lifecycle.fail(&error);
@@ -82,25 +84,18 @@ impl Log {
                 assert!(wal.synced() >= wal.flushed(), "a sealed log that was synced has unsynced bytes");
                 let last_seq = wal.last_seq();
                 drop(wal);
-                self.advance_durable(last_seq)?;
+                self.advance_durable(last_seq);
             }
             self.sealed.pop_front();
         }
         Ok(())
     }
 
-    /// Notes that everything up to `seq` is durable.
-    ///
-    /// # Errors
-    /// The cause, if writes were turned off meanwhile: a sync of the directory may have failed on
-    /// another thread, which has then lost the name of this log, and a later sync does not show it.
-    fn advance_durable(&self, seq: SeqNo) -> Result<()> {
-        match self.lifecycle.failure() {
-            Some(cause) => Err(cause),
-            None => {
-                self.durable.advance(seq);
-                Ok(())
-            }
+    /// Notes that everything up to `seq` is durable, unless writes were turned off. Logs are synced
+    /// even then: what is in them may be found at the next open.
+    fn advance_durable(&self, seq: SeqNo) {
+        if !self.lifecycle.has_failed() {
+            self.durable.advance(seq);
         }
     }
 
@@ -145,7 +140,7 @@ impl Log {
     /// and the length of the active log, if there is one; it takes no more records.
     ///
     /// # Errors
-    /// Of writing or syncing.
+    /// Of writing or syncing; as [`Self::sync`], the cause if writes were turned off.
     pub fn finish(&mut self) -> Result<Option<(LogNo, u64)>> {
         if self.replayed_through.is_some() {
             // A flush has failed, and the close returns its error. No promise may be written, but
@@ -161,7 +156,7 @@ impl Log {
         wal.predecessor_is_synced();
         let last_seq = wal.last_seq();
         let end = wal.finish_clean()?;
-        self.advance_durable(last_seq)?;
-        Ok(Some(end))
+        self.advance_durable(last_seq);
+        self.lifecycle.failure().map_or(Ok(Some(end)), Err)
     }
 }

@@ -339,6 +339,32 @@ fn a_run_that_is_left_out_still_hides_with_its_range_tombstones() {
     db.close().expect("closed");
 }
 
+/// A run may have tables from before the extractor next to tables that were written with it.
+#[test]
+fn tables_without_prefixes_among_others_are_read() {
+    let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+    let builder = builder(&env)
+        .experimental(|ex| ex.file_size(1 << 10).auto_compaction(false).filter_residency(Residency::Pinned));
+    let db = builder.open().expect("opens");
+    let key = |number: u32| format!("{number:03}:mail");
+    (0..300).for_each(|number| db.put(key(number), [b'v'; 100]).expect("put"));
+    db.compact().expect("compacted");
+    let options = KeyspaceOptions::new().prefix(Prefix::Delimited(b':'));
+    let default = db.keyspace_with("default", options).expect("changed");
+    default.put(key(299), "new").expect("put");
+    default.compact_range("299:".."299;").expect("compacted");
+    let mut runs: Vec<(u32, u32)> = default.tables().iter().map(|table| (table.level, table.run)).collect();
+    runs.dedup();
+    assert_eq!(runs.len(), 1, "they are one run");
+    let explained = |number: u32| default.explain_prefix(format!("{number:03}:")).expect("explained");
+    let has_none = |number: u32| explained(number).steps.iter().any(|step| step.action == Action::NoPrefixes);
+    assert!(has_none(10) && !has_none(299), "{}, {}", explained(10), explained(299));
+    for number in 0..300 {
+        assert_eq!(default.prefix(format!("{number:03}:")).count(), 1, "{number}");
+    }
+    assert_eq!(default.prefix("999:").count(), 0);
+}
+
 #[test]
 fn an_extractor_is_recorded_and_can_be_changed_or_removed() {
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);

@@ -161,6 +161,14 @@ fn memory_is_bounded_and_charged() {
     }
     assert!(held() > read_bytes + 1_000 * 4, "{} bytes", held() - read_bytes);
     drop(reads);
+    let scans = db.transaction();
+    let scanned_bytes = held();
+    for number in 0..1_000_u32 {
+        let [from, to] = [2 * number, 2 * number + 1].map(u32::to_be_bytes);
+        assert!(scans.range(from..to).count() <= 1);
+    }
+    assert!(held() > scanned_bytes + 1_000 * 8, "{} bytes", held() - scanned_bytes);
+    drop(scans);
     large.rollback();
     drop(large);
     assert_eq!(held(), 0);

@@ -147,6 +147,20 @@ fn a_flush_that_fails_is_retried_after_a_back_off() {
     alone.end();
 }
 
+/// A writer that seals often would otherwise retry a compaction that fails once for each memtable.
+#[test]
+fn a_sealed_memtable_does_not_end_the_back_off_of_compactions() {
+    let alone = by_hand();
+    let retry_at_us = || alone.scheduler.background.state.lock().retry_at_us;
+    alone.scheduler.background.state.lock().retry_at_us = u64::MAX;
+    let op = OpRef::Put { key: b"key", value: b"value" };
+    alone.writer.commit_op(&alone.keyspace(DEFAULT_KEYSPACE), op, WriteOptions::new()).expect("written");
+    alone.writer.seal().expect("sealed");
+    assert_eq!(retry_at_us(), u64::MAX);
+    crate::writer::Background::retry(&*alone.scheduler);
+    assert_eq!(retry_at_us(), 0);
+}
+
 #[test]
 fn a_keyspace_that_is_dropped_during_a_job_leaves_no_output() {
     let alone = by_hand();

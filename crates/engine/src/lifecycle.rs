@@ -102,6 +102,12 @@ impl Lifecycle {
         self.has_failed.load(Ordering::Acquire)
     }
 
+    /// # Errors
+    /// The failure that turned writes off.
+    pub fn check_not_failed(&self) -> Result<()> {
+        self.failure().map_or(Ok(()), Err)
+    }
+
     /// The failure that turned writes off.
     pub fn failure(&self) -> Option<Error> {
         self.failure.lock().clone()

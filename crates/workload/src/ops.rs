@@ -130,7 +130,7 @@ impl<'a> Batches<'a> {
             }
             self.ops.push(Op { verb: request.verb, key, value });
         }
-        meter.making_cpu_ns += u64::try_from(cpu.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        meter.making_cpu_ns += nanos(cpu.elapsed());
         self.ops.len() as u64
     }
 

@@ -150,9 +150,7 @@ impl<'a> Replay<'a> {
     ) -> Result<(), Error> {
         let mut batches = 0u64;
         loop {
-            let cpu = CpuTimer::thread();
-            self.make(trace)?;
-            meter.making_cpu_ns += nanos(cpu.elapsed());
+            meter.untimed(|| self.make(trace))?;
             done(trace.bytes_read());
             if self.ops.is_empty() {
                 return Ok(());

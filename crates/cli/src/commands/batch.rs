@@ -38,6 +38,7 @@ use shamba::{Batch, Db, ErrorKind, Keyspace, WriteOptions};
 use crate::duration::parse_duration;
 use crate::exit::{BAD_INPUT, Failure, USAGE, code_of};
 use crate::keyspace::{CreatedKeyspace, DEFAULT, name_of};
+use crate::load::pop_line_end;
 use crate::open;
 use crate::options::EngineOptions;
 use crate::output::{Out, note};
@@ -211,12 +212,7 @@ impl<'a> Session<'a> {
                 return Ok(());
             }
             self.lines += 1;
-            if line.last() == Some(&b'\n') {
-                line.pop();
-                if line.last() == Some(&b'\r') {
-                    line.pop();
-                }
-            }
+            pop_line_end(&mut line);
             let reply = match self.line(&line) {
                 Ok(reply) => reply.into_owned(),
                 Err(refusal) => {

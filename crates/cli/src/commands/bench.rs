@@ -112,7 +112,9 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
     args.names.iter().try_for_each(|&workload| options.check(workload))?;
     let db = open::create(&args.db, &args.engine)?;
     let deleting = args.names.iter().find(|workload| workload.deletes_all() && !args.use_existing);
-    if let (Some(workload), Some(_)) = (deleting, db.iter().next().transpose()?) {
+    if let Some(workload) = deleting
+        && db.iter().next().transpose()?.is_some()
+    {
         return Err(Failure::Usage(format!(
             "{workload} deletes all entries, and {} is not empty; --use-existing allows it",
             args.db.display()

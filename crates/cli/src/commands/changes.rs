@@ -86,14 +86,15 @@ fn print(change: &Change, as_json: bool, notation: Notation, out: &mut Out) -> R
     }
     let text = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
     let kind = text("change").replace('_', " ");
+    let keyspace = text("keyspace");
+    let keyspace = escape(keyspace.as_bytes());
     match line["entries"].as_u64() {
         Some(entries) => out.line(format!(
-            "{position} {kind} {entries} entries [{}] {}..={}",
-            escape(text("keyspace").as_bytes()),
+            "{position} {kind} {entries} entries [{keyspace}] {}..={}",
             text("first"),
             text("last")
         )),
-        None => out.line(format!("{position} {kind} [{}]", escape(text("keyspace").as_bytes()))),
+        None => out.line(format!("{position} {kind} [{keyspace}]")),
     }
 }
 

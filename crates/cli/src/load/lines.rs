@@ -33,13 +33,7 @@ impl<R: BufRead> Lines<R> {
         if read == 0 {
             return Ok(None);
         }
-        let is_whole = self.line.last() == Some(&b'\n');
-        if is_whole {
-            self.line.pop();
-            if self.line.last() == Some(&b'\r') {
-                self.line.pop();
-            }
-        }
+        let is_whole = pop_line_end(&mut self.line);
         if self.line.len() as u64 > self.longest {
             self.line.clear();
             if !is_whole {
@@ -67,6 +61,15 @@ impl<R: BufRead> Lines<R> {
             }
         }
     }
+}
+
+/// Removes the line end, `\n` or `\r\n`; returns whether there is one.
+pub fn pop_line_end(line: &mut Vec<u8>) -> bool {
+    let is_whole = line.pop_if(|byte| *byte == b'\n').is_some();
+    if is_whole {
+        line.pop_if(|byte| *byte == b'\r');
+    }
+    is_whole
 }
 
 #[cfg(test)]

@@ -26,6 +26,8 @@ use clap::ValueEnum;
 
 use crate::text::Notation;
 
+pub use self::lines::pop_line_end;
+
 /// Maximum key length of a database.
 pub const KEY_BYTES_MAX: usize = 65_535;
 /// Maximum value length.

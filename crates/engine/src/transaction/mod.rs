@@ -471,7 +471,6 @@ impl Transaction {
     fn cursor(&self, keyspace: &Keyspace, range: Span) -> Result<Cursor> {
         self.check(keyspace)?;
         self.check_memory(self.writes.bytes() + self.noted.lock().reads.bytes())?;
-        self.charge_again();
         Ok(keyspace.read_at_snapshot(&self.snapshot).cursor_in(range))
     }
 

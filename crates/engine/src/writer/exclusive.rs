@@ -23,7 +23,7 @@ use crate::options::overrides::Overrides;
 use crate::telemetry::hold_events;
 
 /// Flushes for a state without a creation or a drop of a keyspace, before writers have to wait.
-const FLUSHES_BESIDE_WRITERS: u32 = 3;
+const FLUSHES_BEFORE_LOCK: u32 = 3;
 
 impl Writer {
     /// Calls `action` between two commit groups.
@@ -41,7 +41,7 @@ impl Writer {
         self.lifecycle.check_writable()?;
         let keyspaces = |state: &ManifestState| state.keyspaces.keys().copied().collect::<Vec<_>>();
         // Writers need not wait unless keyspaces are created or dropped all the time.
-        for _ in 0..FLUSHES_BESIDE_WRITERS {
+        for _ in 0..FLUSHES_BEFORE_LOCK {
             let before = keyspaces(&self.catalog.state()?);
             self.flush()?;
             let state = self.catalog.state()?;
@@ -392,9 +392,7 @@ impl Writer {
         }
         let _events = hold_events();
         let mut writing = self.writing.lock();
-        if let Some(cause) = self.lifecycle.failure() {
-            return Err(cause);
-        }
+        self.lifecycle.check_not_failed()?;
         assert!(self.lifecycle.is_closed(), "the log ends before the database is closed");
         let promise = writing.log.finish()?;
         if promise.is_none() && !self.settings.no_wal {

@@ -178,7 +178,7 @@ fn a_flush_that_cannot_sync_its_log_turns_writes_off() -> Result<()> {
     Ok(())
 }
 
-/// Where the file system has no links, a checkpoint copies: it must be whole after a power cut,
+/// On a file system without links, a checkpoint copies: it must be whole after a power cut,
 /// too.
 #[test]
 fn a_checkpoint_of_copies_is_durable() -> Result<()> {

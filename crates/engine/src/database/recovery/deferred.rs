@@ -5,8 +5,8 @@
 //! the queue of sealed generations. A crash at any time leaves a chain of logs that the next open
 //! replays, or a prefix of it in tables.
 //!
-//! How much of an old log's tail reached the disk is unknown, and a sync by this process would not
-//! prove it: the process before may have seen a sync of it fail. So the new log, whose promises
+//! It is unknown how much of an old log's tail reached the disk, and a sync by this process would
+//! not prove it: the process before may have seen a sync of it fail. So the new log, whose promises
 //! cover the old ones, is not synced before everything replayed is in tables
 //! ([`crate::writer::Writer::begin_after`]). Then the old logs are obsolete.
 

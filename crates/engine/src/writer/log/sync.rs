@@ -45,7 +45,7 @@ impl Log {
                 if let Some(last_seq) = self.wal.as_ref().map(WalWriter::last_seq) {
                     self.advance_durable(last_seq);
                 }
-                self.lifecycle.failure().map_or(Ok(()), Err)
+                self.lifecycle.check_not_failed()
             }
             Err(error) => {
                 self.lifecycle.fail(&error);
@@ -157,6 +157,7 @@ impl Log {
         let last_seq = wal.last_seq();
         let end = wal.finish_clean()?;
         self.advance_durable(last_seq);
-        self.lifecycle.failure().map_or(Ok(Some(end)), Err)
+        self.lifecycle.check_not_failed()?;
+        Ok(Some(end))
     }
 }

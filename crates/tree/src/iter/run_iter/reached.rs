@@ -1,6 +1,6 @@
 //! The check that a seek has reached its target.
 //!
-//! A block is found by its separator, and a table by the range that the manifest states. Where
+//! A block is found by its separator, and a table by the range that the manifest states. If
 //! these contradict the entries, a seek can end before its target. A reader that seeks past what it
 //! has read would then read it again, for ever.
 

@@ -129,7 +129,7 @@ fn a_table_is_opened_only_when_the_walk_gets_there() {
     assert!(!limited.valid());
 }
 
-/// Where ranges or separators contradict the entries, a seek can end before its target. A reader
+/// If ranges or separators contradict the entries, a seek can end before its target. A reader
 /// that seeks past a key would then meet it again and again.
 #[test]
 fn a_seek_that_ends_on_the_wrong_side_is_damage() {

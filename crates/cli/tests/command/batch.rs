@@ -284,3 +284,19 @@ fn what_a_batch_did_is_recorded() {
     let error = run_with(["batch", &db, "--record", &trace], input).fails(3);
     assert!(error.contains("trace.txt"), "{error}");
 }
+
+#[test]
+fn a_write_that_stalls_past_its_deadline_exits_with_8() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    // At a byte per second no compaction ends, so the run that stops writers stays.
+    let slow =
+        ["--experimental", "rate-limit=1", "--experimental", "l0-stop-runs=2", "--write-deadline", "50"];
+    let lines: String = (0..10).map(|number| format!("put key value{number}\nflush\n")).collect();
+    let run = run_with(["batch", &db].into_iter().chain(slow), lines.as_bytes());
+    assert_eq!(run.code, 8, "{run:?}");
+    let is_put = |line: &(usize, &str)| line.0 % 2 == 0;
+    let stored = run.out.lines().enumerate().filter(is_put).take_while(|(_, reply)| *reply == "ok").count();
+    assert!((2..10).contains(&stored) && run.out.contains("err Stalled"), "{run:?}");
+    assert_eq!(crate::support::run(["get", &db, "key"]).ok(), format!("value{}\n", stored - 1));
+}

@@ -142,7 +142,15 @@ impl Compactor {
         let merging = plan.keyspace.merging();
         let mut folding = Folding::new(retention, merging.as_deref()).with_filter(filter);
         let mut consumed = ConsumedValues::default();
-        let (mut entries, mut bytes_paced) = (0u64, 0);
+        let (mut entries, mut bytes_paced) = (0u64, 0u64);
+        let is_stopped = || plan.is_stopped() || self.background.is_stopping();
+        let mut pace = |output: &Output| {
+            // The open block is counted before its compression, so the count may shrink.
+            let bytes = output.bytes().max(bytes_paced);
+            self.pace.keep(bytes - bytes_paced, is_stopped);
+            bytes_paced = bytes;
+            if is_stopped() { Err(Error::closed()) } else { Ok(()) }
+        };
         let mut merged = MergeIter::new(sources);
         merged.seek_to_first()?;
         while merged.valid() {
@@ -155,18 +163,12 @@ impl Compactor {
             entries += 1;
             debug_assert!(folding.written() <= entries, "more entries were written than read");
             if !is_copied || entries % CHECK_EVERY_ENTRIES == 0 {
-                // The open block is counted before its compression, so the count may shrink.
-                let bytes = output.bytes().max(bytes_paced);
-                let is_stopped = || plan.is_stopped() || self.background.is_stopping();
-                self.pace.keep(bytes - bytes_paced, is_stopped);
-                bytes_paced = bytes;
-                if is_stopped() {
-                    return Err(Error::closed());
-                }
+                pace(&output)?;
             }
             merged.next()?;
         }
         folding.finish(&mut output)?;
+        pace(&output)?;
         let entries_dropped = expired + entries - folding.written();
         WorkCounters::add(&self.telemetry.work().entries_expired, expired + folding.expired());
         let filtered = folding.into_filter_changes();

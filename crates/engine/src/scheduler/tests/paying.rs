@@ -1,4 +1,4 @@
-//! Tests of compactions that seeks and passed tombstones pay for.
+//! Tests of compactions that seeks and passed tombstones pay for, and of their rate.
 
 use std::path::Path;
 
@@ -102,4 +102,20 @@ fn a_queue_keeps_few_tombstones_in_tables() {
     }
     assert!(db.stats().flushes > 50, "{} flushes", db.stats().flushes);
     assert!(largest <= 1_000, "{largest} tombstones in tables");
+}
+
+/// Few entries are a slice that ends before its first check of the rate.
+#[test]
+fn a_compaction_of_few_entries_keeps_the_rate() {
+    let clock = Arc::new(ManualClock::new());
+    let env = Env { clock: Arc::clone(&clock) as _, ..Env::deterministic(Arc::new(MemFs::new()), 1) };
+    let settings = Settings { rate_limit_bytes_per_s: 100, ..super::alone::settings() };
+    let alone = alone(env, settings, None);
+    (0..2).for_each(|_| alone.add_run(DEFAULT_KEYSPACE, 0..20));
+    clock.advance_us(1_000_000);
+    let begun_us = clock.now_us();
+    alone.request_full();
+    alone.finish();
+    let lasted_us = clock.now_us() - begun_us;
+    assert!(lasted_us >= 1_000_000, "20 keys at 100 B/s, but for the burst: {lasted_us} us");
 }

@@ -28,6 +28,9 @@ const BACK_OFF_MS: u64 = 20;
 /// Maximum delay between retries.
 const BACK_OFF_MS_MAX: u64 = 2_000;
 
+/// End of the back-off where the caller's thread does the work: the next time that it does.
+const UNTIL_NEXT_PASS: u64 = u64::MAX;
+
 /// An idle thread looks for work after this long: level 0 is drained after some time without
 /// writes, a tombstone may reach its maximum age, and a wake-up may be lost.
 pub(super) const IDLE: Duration = Duration::from_millis(500);
@@ -94,17 +97,14 @@ impl Scheduler {
         let step = {
             let mut state = self.background.state.lock();
             let step = if self.lifecycle.has_failed() { None } else { self.next_step_under(&mut state) };
-            step.ok_or_else(|| state.retry_at_us)
+            step.ok_or_else(|| state.compaction_failures.retry_us(self.clock.now_us()))
         };
         match step {
             Ok(step) => {
                 let _ = self.run(step); // A failure is recorded, and delays the next job.
                 Next::Now
             }
-            Err(retry_at_us) => {
-                let retry_us = retry_at_us.saturating_sub(self.clock.now_us());
-                Next::After(if retry_us > 0 { Duration::from_micros(retry_us).min(IDLE) } else { IDLE })
-            }
+            Err(retry_us) => Next::After(retry_us.map_or(IDLE, |us| Duration::from_micros(us).min(IDLE))),
         }
     }
 
@@ -120,9 +120,8 @@ impl Scheduler {
         }
         let step = self.picker.next_step(state);
         if step.is_none() {
-            if state.running.is_empty() && state.retry_at_us <= self.clock.now_us() {
-                // The work that failed is not needed any more.
-                state.compaction_failures.end();
+            if state.running.is_empty() {
+                state.compaction_failures.end_all(self.clock.now_us());
             }
             // Requests that found nothing to do are over.
             self.background.progress.notify_all();
@@ -304,17 +303,18 @@ impl Scheduler {
             match &outcome {
                 Ok(_) if is_done => {
                     // Not if another job has failed meanwhile, which may fail for ever.
-                    if state.compaction_failures.failures_total == job.failures_before {
-                        state.compaction_failures.end();
+                    if state.compaction_failures.of(keyspace.id).last == job.last_failure_before {
+                        state.compaction_failures.end(keyspace.id);
                     }
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    state.compaction_failures.add(error.clone());
-                    let wait_ms = back_off_ms(state.compaction_failures.failures);
-                    if !self.is_inline {
-                        state.retry_at_us = self.clock.now_us().saturating_add(wait_ms * 1_000);
-                    }
+                    let now_us = self.clock.now_us();
+                    let retry_at_us = |failures| match self.is_inline {
+                        true => UNTIL_NEXT_PASS,
+                        false => now_us.saturating_add(back_off_ms(failures) * 1_000),
+                    };
+                    state.compaction_failures.add(keyspace.id, error.clone(), retry_at_us);
                 }
             }
         }

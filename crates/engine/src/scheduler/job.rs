@@ -75,8 +75,8 @@ pub(super) struct Job {
     pub slice_memory_bytes: u64,
     /// Time of the claim.
     pub begin_us: u64,
-    /// Total number of failed compactions when the job began.
-    pub failures_before: u32,
+    /// Number of the last failure in this keyspace when the job began.
+    pub last_failure_before: u32,
     /// Set before any slice is taken.
     pub prepared: OnceLock<Prepared>,
     is_stopped: AtomicBool,
@@ -96,7 +96,7 @@ impl Job {
         output: OutputRun,
         design: Design,
         (collected, slice_memory_bytes): (BTreeSet<ValueFileId>, u64),
-        (begin_us, failures_before): (u64, u32),
+        (begin_us, last_failure_before): (u64, u32),
     ) -> Self {
         Self {
             number,
@@ -110,7 +110,7 @@ impl Job {
             input_values: OnceLock::new(),
             slice_memory_bytes,
             begin_us,
-            failures_before,
+            last_failure_before,
             prepared: OnceLock::new(),
             is_stopped: AtomicBool::new(false),
             unfiltered: AtomicUsize::new(usize::MAX),

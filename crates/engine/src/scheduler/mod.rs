@@ -23,6 +23,7 @@
 mod compact;
 mod dictionary;
 mod execute;
+mod failures;
 mod filter_rewrite;
 mod flush;
 mod ingest;
@@ -221,15 +222,19 @@ impl Scheduler {
         self.inline_work.begin()
     }
 
-    /// Runs all due work on the caller's thread, until nothing is left or a step fails.
+    /// Runs all due work on the caller's thread, until nothing is left or a flush fails. A keyspace
+    /// in which a compaction fails is left out after that.
     pub fn run_inline(&self) {
         let Some(_work) = self.begin_inline() else { return };
+        self.background.state.lock().compaction_failures.retry();
         self.seal_overdue();
         self.follow_budget();
         while !self.lifecycle.has_failed() {
-            let has_flush = !self.sealed.is_empty();
-            let done = if has_flush { self.flush_oldest().map(|()| true) } else { self.run_next_step() };
-            if !matches!(done, Ok(true)) {
+            let goes_on = match self.sealed.is_empty() {
+                false => self.flush_oldest().is_ok(),
+                true => self.run_next_step().unwrap_or(true),
+            };
+            if !goes_on {
                 return;
             }
         }
@@ -279,7 +284,7 @@ impl Scheduler {
                 state.quiet_since_us = self.clock.now_us();
                 state.flush_failures.end();
             }
-            Err(error) => state.flush_failures.add(error.clone()),
+            Err(error) => state.flush_failures.add_next(error.clone()),
         }
         drop(state);
         // The cache gets the memtables' memory until writes need it again.

@@ -106,12 +106,13 @@ impl Picker {
         let now_us = self.clock.now_us();
         let trees = self.trees(state, &rules, now_us);
         self.note_due(state, &trees);
-        let is_backing_off = !self.is_inline && now_us < state.retry_at_us;
-        let drop = trees.iter().find_map(|tree| Some((tree, self.fifo_drop(state, tree)?)));
-        if let Some((tree, job)) = drop.filter(|_| !is_backing_off) {
+        let may_begin = |tree: &&Tree| !state.compaction_failures.is_backing_off(tree.keyspace.id, now_us);
+        let ready: Vec<&Tree> = trees.iter().filter(may_begin).collect();
+        let drop = ready.iter().find_map(|tree| Some((*tree, self.fifo_drop(state, tree)?)));
+        if let Some((tree, job)) = drop {
             return self.begin(state, tree, job, f64::INFINITY);
         }
-        let next = if is_backing_off { None } else { self.next_job(state, &trees, now_us) };
+        let next = self.next_job(state, &ready, now_us);
         match (next, self.best_running(state, &trees)) {
             (Some((_, _, score)), Some((running, at))) if score <= running => self.take_slice(state, at),
             (Some((tree, job, score)), _) => self.begin(state, tree, job, score),
@@ -205,14 +206,14 @@ impl Picker {
     fn next_job<'t>(
         &self,
         state: &BackgroundState,
-        trees: &'t [Tree],
+        trees: &[&'t Tree],
         now_us: u64,
     ) -> Option<(&'t Tree, CompactionJob, f64)> {
         // Without threads nothing runs by itself.
         let is_quiet = !self.is_inline && state.drainers == 0 && !state.flushing;
         let quiet_us = if is_quiet { now_us.saturating_sub(state.quiet_since_us) } else { 0 };
         let found = self.choose(state, trees, quiet_us)?;
-        let tree = trees.iter().find(|tree| tree.keyspace.id == found.0);
+        let tree = trees.iter().copied().find(|tree| tree.keyspace.id == found.0);
         debug_assert!(tree.is_some(), "a job was chosen in keyspace {}, which has no tree", found.0);
         let tree = tree?;
         Some((tree, found.1, found.2))
@@ -221,7 +222,7 @@ impl Picker {
     fn choose(
         &self,
         state: &BackgroundState,
-        trees: &[Tree],
+        trees: &[&Tree],
         quiet_us: u64,
     ) -> Option<(shamba_key::KeyspaceId, CompactionJob, f64)> {
         let none = Claims::default();
@@ -315,7 +316,7 @@ impl Picker {
             "job {number} begins after a later one"
         );
         state.requests.began(keyspace.id, &job, number);
-        let since = (self.clock.now_us(), state.compaction_failures.failures_total);
+        let since = (self.clock.now_us(), state.compaction_failures.of(keyspace.id).last);
         let job = Arc::new(Job::new(
             (number, claim),
             Arc::clone(keyspace),
@@ -350,7 +351,8 @@ impl Picker {
         };
         let trees: Vec<_> = keyspaces.values().map(tree).collect();
         let is_due = |tree: &Tree| self.fifo_drop(state, tree).is_some();
-        !trees.iter().any(is_due) && self.choose(state, &trees, 0).is_none()
+        let all: Vec<&Tree> = trees.iter().collect();
+        !trees.iter().any(is_due) && self.choose(state, &all, 0).is_none()
     }
 
     /// Bytes that flushes and compactions have to move until [`Self::is_idle`].

@@ -70,8 +70,15 @@ impl Requests {
     }
 
     /// Whether any of these requests is pending.
+    #[cfg(test)]
     pub fn has_any(&self, numbers: &[u64]) -> bool {
-        self.queue.iter().any(|queued| numbers.contains(&queued.number))
+        !self.keyspaces_of(numbers).is_empty()
+    }
+
+    /// The keyspaces in which these requests are pending.
+    pub fn keyspaces_of(&self, numbers: &[u64]) -> BTreeSet<KeyspaceId> {
+        let asked = self.queue.iter().filter(|queued| numbers.contains(&queued.number));
+        asked.map(|queued| queued.keyspace).collect()
     }
 
     /// Whether a full compaction is pending, of any keyspace.

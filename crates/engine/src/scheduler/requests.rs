@@ -91,14 +91,25 @@ impl Scheduler {
         self.wait_for_requests(&numbers)
     }
 
-    /// Waits until none of these requests is pending. Withdraws them after a failure: without a
-    /// waiter, a compaction that fails must not be tried for ever.
+    /// Waits until none of these requests is pending, except in keyspaces where compactions fail.
+    /// Withdraws the rest after a failure: without a waiter, a compaction that fails must not be
+    /// tried for ever.
     pub(super) fn wait_for_requests(&self, numbers: &[u64]) -> Result<()> {
-        let done = self.wait_until(&[Work::Merge], |state| !state.requests.has_any(numbers));
-        if done.is_err() {
+        let keyspaces = self.background.state.lock().requests.keyspaces_of(numbers);
+        let mut outcome = Ok(());
+        for id in keyspaces {
+            let is_done = |state: &BackgroundState| !state.requests.keyspaces_of(numbers).contains(&id);
+            let done = self.wait_until(&[Work::Merge(Some(id))], is_done);
+            let is_over = done.as_ref().is_err_and(|error| error.kind() == ErrorKind::Stalled);
+            outcome = outcome.and(done);
+            if is_over {
+                break;
+            }
+        }
+        if outcome.is_err() {
             self.background.state.lock().requests.remove(numbers);
         }
-        done
+        outcome
     }
 
     /// Requests the filter rewrites that pay at these prices. To be called after some time without
@@ -154,10 +165,10 @@ impl Scheduler {
     fn wait_until(&self, by: &[Work], done: impl Fn(&BackgroundState) -> bool) -> Result<()> {
         let is_inline = self.is_inline;
         // Failed work is retried at once, whatever its back-off: it may succeed now.
-        let failed_before: Vec<(Work, u32)> = {
+        let last_before: Vec<(Work, u32)> = {
             let mut state = self.background.state.lock();
-            state.retry_at_us = 0;
-            by.iter().map(|work| (*work, state.trouble(*work, is_inline).failures_total)).collect()
+            state.compaction_failures.retry();
+            by.iter().map(|work| (*work, state.last_failure(*work, is_inline))).collect()
         };
         self.background.wake();
         let mark = || self.telemetry.work().progress_mark();
@@ -171,10 +182,10 @@ impl Scheduler {
                 return Ok(());
             }
             self.lifecycle.check_writable()?;
-            let failed = failed_before.iter().find_map(|(work, before)| {
+            let failed = last_before.iter().find_map(|(work, before)| {
                 let trouble = state.trouble(*work, is_inline);
                 let gives_up = is_inline || trouble.should_give_up(*before, WAITER_FAILURES_MAX);
-                trouble.error.clone().filter(|_| gives_up)
+                trouble.error.filter(|_| gives_up)
             });
             if let Some(error) = failed {
                 return Err(error);
@@ -193,7 +204,7 @@ impl Scheduler {
     /// The failure that prevents it.
     pub fn wait_idle(&self) -> Result<()> {
         self.background.state.lock().drainers += 1;
-        let idle = self.wait_until(&[Work::Flush, Work::Merge], |state| self.picker.is_idle(state));
+        let idle = self.wait_until(&[Work::Flush, Work::Merge(None)], |state| self.picker.is_idle(state));
         let mut state = self.background.state.lock();
         assert!(state.drainers > 0, "a caller ends a wait that it had not begun");
         state.drainers -= 1;
@@ -210,7 +221,7 @@ impl Background for Scheduler {
     }
 
     fn retry(&self) {
-        self.background.state.lock().retry_at_us = 0;
+        self.background.state.lock().compaction_failures.retry();
         self.background.wake();
     }
 
@@ -219,13 +230,17 @@ impl Background for Scheduler {
     }
 
     fn failures(&self, work: Work) -> Failures {
-        self.background.state.lock().trouble(work, self.is_inline).clone()
+        self.background.state.lock().trouble(work, self.is_inline)
+    }
+
+    fn last_failure(&self, work: Work) -> u32 {
+        self.background.state.lock().last_failure(work, self.is_inline)
     }
 
     fn wait_for_progress(&self, look: &mut dyn FnMut(FailuresNow<'_>) -> Option<Duration>) {
         let is_inline = self.is_inline;
         let mut state = self.background.state.lock();
-        while let Some(wait) = look(&|work| state.trouble(work, is_inline).clone()) {
+        while let Some(wait) = look(&|work| state.trouble(work, is_inline)) {
             (state, _) = state.wait_timeout(&self.background.progress, wait);
         }
     }
@@ -235,7 +250,11 @@ impl Background for Scheduler {
     }
 
     fn forget(&self, keyspace: KeyspaceId) {
-        self.background.state.lock().requests.forget(keyspace);
+        {
+            let mut state = self.background.state.lock();
+            state.requests.forget(keyspace);
+            state.compaction_failures.forget(keyspace);
+        }
         self.stop_jobs(|job| job.keyspace.id == keyspace);
     }
 }

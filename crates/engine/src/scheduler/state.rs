@@ -9,6 +9,7 @@ use shamba_table::TableId;
 use shamba_tree::compaction::schedule::Claims;
 use shamba_tree::snapshot::Mark;
 
+use super::failures::CompactionFailures;
 use super::job::Running;
 use super::queue::Requests;
 use crate::lock_order;
@@ -35,18 +36,26 @@ pub(super) struct BackgroundState {
     /// Time at which the last flush ended.
     pub quiet_since_us: u64,
     pub flush_failures: Failures,
-    pub compaction_failures: Failures,
-    /// No compaction begins before this time: the back-off after a failure.
-    pub retry_at_us: u64,
+    pub compaction_failures: CompactionFailures,
 }
 
 impl BackgroundState {
     /// The failures that hold up `work`. Failed compactions do not hold up a flush, nor the
     /// reverse. But where one thread does both, flushes come first and hold up compactions.
-    pub fn trouble(&self, work: Work, is_inline: bool) -> &Failures {
+    pub fn trouble(&self, work: Work, is_inline: bool) -> Failures {
         match work {
-            Work::Merge if !(is_inline && self.flush_failures.error.is_some()) => &self.compaction_failures,
-            Work::Flush | Work::Merge => &self.flush_failures,
+            Work::Merge(of) if !(is_inline && self.flush_failures.error.is_some()) => {
+                of.map_or_else(|| self.compaction_failures.of_all(), |id| self.compaction_failures.of(id))
+            }
+            Work::Flush | Work::Merge(_) => self.flush_failures.clone(),
+        }
+    }
+
+    /// Number of the last failure of such work.
+    pub fn last_failure(&self, work: Work, is_inline: bool) -> u32 {
+        match work {
+            Work::Merge(None) if !is_inline => self.compaction_failures.last(),
+            _ => self.trouble(work, is_inline).last,
         }
     }
 

@@ -234,29 +234,29 @@ fn who_waits_for_flushes_hears_nothing_of_merges_that_fail() {
         state.trouble(work, is_inline).error.as_ref().map(ToString::to_string)
     };
     let mut state = BackgroundState::default();
-    (0..9).for_each(|_| state.compaction_failures.add(error("a merge")));
+    (0..9).for_each(|_| state.compaction_failures.add(KeyspaceId::DEFAULT, error("a merge"), |_| 0));
     for is_inline in [false, true] {
         assert_eq!(text(&state, Work::Flush, is_inline), None);
-        assert_eq!(text(&state, Work::Merge, is_inline).as_deref(), Some("a merge"));
+        assert_eq!(text(&state, Work::Merge(None), is_inline).as_deref(), Some("a merge"));
     }
     assert_eq!(
-        (state.compaction_failures.failures, state.flush_failures.failures),
+        (state.compaction_failures.of_all().failures, state.flush_failures.failures),
         (9, 0),
         "each has its own"
     );
     // A waiter gives up on a sequence of failures if it has seen one of them.
     assert_eq!(
-        [0, 8, 9].map(|before| state.compaction_failures.should_give_up(before, 3)),
+        [0, 8, 9].map(|before| state.compaction_failures.of_all().should_give_up(before, 3)),
         [true, true, false]
     );
-    let mut ended = state.compaction_failures.clone();
+    let mut ended = state.compaction_failures.of_all();
     ended.end();
-    ended.add(error("once more"));
+    ended.add_next(error("once more"));
     assert!(ended.failures == 1 && !ended.should_give_up(9, 3) && ended.should_give_up(9, 0));
     // A single thread that does both cannot compact before the flush.
-    state.flush_failures.add(error("a flush"));
-    assert_eq!(text(&state, Work::Merge, false).as_deref(), Some("a merge"));
-    assert_eq!(text(&state, Work::Merge, true).as_deref(), Some("a flush"));
+    state.flush_failures.add_next(error("a flush"));
+    assert_eq!(text(&state, Work::Merge(None), false).as_deref(), Some("a merge"));
+    assert_eq!(text(&state, Work::Merge(None), true).as_deref(), Some("a flush"));
 }
 
 #[test]
@@ -273,7 +273,8 @@ fn waits_begin_without_the_failures_of_the_past() {
         {
             let mut state = db.core().scheduler.background.state.lock();
             for _ in 0..9 {
-                state.compaction_failures.add(Error::new(ErrorKind::NoSpace, "long ago"));
+                let failed = Error::new(ErrorKind::NoSpace, "long ago");
+                state.compaction_failures.add(KeyspaceId::DEFAULT, failed, |_| 0);
             }
         }
         if number % 2 == 0 {
@@ -290,14 +291,10 @@ fn waits_begin_without_the_failures_of_the_past() {
 fn what_a_merge_failed_with_is_forgotten_when_there_is_nothing_to_merge() {
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
     let db = Db::builder("/db").env(env).info_log(false).open().expect("opened");
-    let trouble = || db.core().scheduler.background.state.lock().compaction_failures.clone();
-    db.core()
-        .scheduler
-        .background
-        .state
-        .lock()
-        .compaction_failures
-        .add(Error::new(ErrorKind::NoSpace, "a merge"));
+    let state = || db.core().scheduler.background.state.lock();
+    let trouble = || state().compaction_failures.of_all();
+    let failed = Error::new(ErrorKind::NoSpace, "a merge");
+    state().compaction_failures.add(KeyspaceId::DEFAULT, failed, |_| 0);
     assert!(!db.core().scheduler.run_next_step().expect("nothing to do"));
     assert!(trouble().error.is_none() && trouble().failures == 0);
 }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shamba_env::{Clock, Env};
+use shamba_key::KeyspaceId;
 
 use super::progress::{Background, BackgroundLink, Failures, ProgressWatch, WAITER_FAILURES_MAX, Work};
 use super::room::Room;
@@ -36,6 +37,8 @@ pub(crate) struct Backlog {
     pub immutables: u32,
     /// Level-0 runs of the keyspace that has most of them, of those that compactions may run in.
     pub l0_runs: u32,
+    /// That keyspace.
+    pub fullest: Option<KeyspaceId>,
 }
 
 /// Limits of the backlog.
@@ -52,7 +55,7 @@ pub(crate) struct Limits {
 fn reason(work: Work) -> &'static str {
     match work {
         Work::Flush => "flushes of sealed memtables are behind",
-        Work::Merge => "level 0 is full",
+        Work::Merge(_) => "level 0 is full",
     }
 }
 
@@ -94,7 +97,7 @@ pub(crate) fn pressure(backlog: Backlog, limits: Limits) -> Pressure {
         return Pressure::Stop(Work::Flush);
     }
     if backlog.l0_runs >= limits.l0_stop_runs {
-        return Pressure::Stop(Work::Merge);
+        return Pressure::Stop(Work::Merge(backlog.fullest));
     }
     let is_last = backlog.immutables > 1 && backlog.immutables + 1 == limits.immutables;
     let flushes = if is_last { limits.last_memtable_ns_per_byte } else { 0 };
@@ -133,8 +136,8 @@ pub(super) struct BackPressure {
 struct Waiter {
     begin_us: u64,
     deadline_us: Option<u64>,
-    /// Failures of flushes and of compactions before the wait.
-    failures_before: (u32, u32),
+    /// Numbers of the last failures of flushes and of compactions before the wait.
+    last_before: (u32, u32),
     /// The progress since then.
     watch: ProgressWatch,
 }
@@ -174,8 +177,13 @@ impl BackPressure {
         let keyspaces = self.catalog.keyspaces();
         // A keyspace that is not compacted into levels would slow writers down for ever.
         let compacted = keyspaces.values().filter(|keyspace| keyspace.has_levels());
-        let runs = compacted.map(|keyspace| keyspace.load().version.level(0).len()).max();
-        Backlog { immutables: self.sealed.len() as u32, l0_runs: runs.unwrap_or(0) as u32 }
+        let runs = compacted.map(|keyspace| (keyspace.load().version.level(0).len(), keyspace.id));
+        let fullest = runs.max_by_key(|(runs, _)| *runs);
+        Backlog {
+            immutables: self.sealed.len() as u32,
+            l0_runs: fullest.map_or(0, |(runs, _)| runs) as u32,
+            fullest: fullest.map(|(_, id)| id),
+        }
     }
 
     fn limits(&self) -> Limits {
@@ -233,13 +241,12 @@ impl BackPressure {
             // each one would start another.
             background.retry();
         }
-        let total = |work| background.failures(work).failures_total;
-        let failures_before = (total(Work::Flush), total(Work::Merge));
+        let last_before = (background.last_failure(Work::Flush), background.last_failure(Work::Merge(None)));
         let begin_us = self.clock.now_us();
         let deadline_us = deadline_ms.map(|ms| begin_us.saturating_add(ms.saturating_mul(1_000)));
         let watch =
             ProgressWatch::new(self.telemetry.work().progress_mark(), begin_us, self.settings.wait_timeout);
-        let mut waiter = Waiter { begin_us, deadline_us, failures_before, watch };
+        let mut waiter = Waiter { begin_us, deadline_us, last_before, watch };
         let outcome = self.wait(background.as_ref(), &mut waiter);
         let duration_us = self.clock.now_us().saturating_sub(begin_us);
         WorkCounters::add(&self.telemetry.work().stall_us, duration_us);
@@ -267,12 +274,12 @@ impl BackPressure {
     fn look(&self, waiter: &mut Waiter, failures: &dyn Fn(Work) -> Failures) -> Result<Option<Duration>> {
         self.lifecycle.check_writable()?;
         let Pressure::Stop(work) = pressure(self.backlog(), self.limits()) else { return Ok(None) };
-        let failures_before = match work {
-            Work::Flush => waiter.failures_before.0,
-            Work::Merge => waiter.failures_before.1,
+        let last_before = match work {
+            Work::Flush => waiter.last_before.0,
+            Work::Merge(_) => waiter.last_before.1,
         };
         let (reason, trouble) = (reason(work), failures(work));
-        let gives_up = self.is_inline || trouble.should_give_up(failures_before, WAITER_FAILURES_MAX);
+        let gives_up = self.is_inline || trouble.should_give_up(last_before, WAITER_FAILURES_MAX);
         let now_us = self.clock.now_us();
         let over = waiter.deadline_us.is_some_and(|deadline_us| now_us >= deadline_us);
         match trouble.error {
@@ -341,7 +348,7 @@ mod tests {
 
     #[test]
     fn pressure_rises_from_nothing_over_a_price_to_a_stop() {
-        let at = |immutables, l0_runs| pressure(Backlog { immutables, l0_runs }, LIMITS);
+        let at = |immutables, l0_runs| pressure(Backlog { immutables, l0_runs, fullest: None }, LIMITS);
         assert_eq!(at(0, 4), Pressure::None);
         let mut last = 0;
         for runs in 5..8 {
@@ -349,16 +356,16 @@ mod tests {
             assert!(ns_per_byte > last);
             last = ns_per_byte;
         }
-        assert_eq!(at(0, 8), Pressure::Stop(Work::Merge));
+        assert_eq!(at(0, 8), Pressure::Stop(Work::Merge(None)));
         assert_eq!(at(2, 0), Pressure::Stop(Work::Flush));
         let three = Limits { immutables: 3, ..LIMITS };
-        let at_three = |immutables, l0_runs| pressure(Backlog { immutables, l0_runs }, three);
+        let at_three = |immutables, l0_runs| pressure(Backlog { immutables, l0_runs, fullest: None }, three);
         assert_eq!(at_three(1, 4), Pressure::None, "one is being flushed");
         assert_eq!(at_three(2, 0), Pressure::Slow { ns_per_byte: 40 });
         assert_eq!(at_three(2, 5), at_three(2, 0), "the larger delay");
         assert_eq!(at_three(3, 0), Pressure::Stop(Work::Flush));
         let wide = Limits { l0_slowdown_runs: 1, l0_stop_runs: u32::MAX, ..LIMITS };
-        let at = |l0_runs| pressure(Backlog { immutables: 0, l0_runs }, wide);
+        let at = |l0_runs| pressure(Backlog { immutables: 0, l0_runs, fullest: None }, wide);
         assert_eq!(at(2), Pressure::Slow { ns_per_byte: 1 });
         assert_eq!(at(u32::MAX - 1), Pressure::Slow { ns_per_byte: u16::MAX });
     }
@@ -387,7 +394,7 @@ mod tests {
 
         fn wait_for_progress(&self, look: &mut dyn FnMut(FailuresNow<'_>) -> Option<Duration>) {
             let failed = lock(&self.failures).error.clone();
-            failed.into_iter().for_each(|error| lock(&self.failures).add(error));
+            failed.into_iter().for_each(|error| lock(&self.failures).add_next(error));
             for _ in 0..100 {
                 let Some(wait) = look(&|work| self.failures(work)) else { return };
                 self.clock.sleep_us(wait.as_micros() as u64);
@@ -434,7 +441,7 @@ mod tests {
             _charge: Charge::new(parts.memory.ledger(), LedgerPart::Memtables, 0),
         });
         let mut failures = Failures::default();
-        failed.iter().for_each(|kind| failures.add(Error::new(*kind, "planned")));
+        failed.iter().for_each(|kind| failures.add_next(Error::new(*kind, "planned")));
         let idle = Arc::new(Idle {
             failures: Mutex::new(failures),
             wakes: AtomicU32::new(0),

@@ -51,11 +51,12 @@ impl ProgressWatch {
     }
 }
 
-/// Kinds of background work that a writer may wait for.
+/// Background work that a writer may wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Flush,
-    Merge,
+    /// The compactions of a keyspace; `None`: of all.
+    Merge(Option<KeyspaceId>),
 }
 
 /// Failures of one kind of background work.
@@ -65,17 +66,22 @@ pub(crate) struct Failures {
     pub error: Option<Error>,
     /// Consecutive failures, for the back-off.
     pub failures: u32,
-    /// Total number of failures.
-    pub failures_total: u32,
+    /// Number of the last failure of this kind of work; 0 before the first.
+    pub last: u32,
 }
 
 impl Failures {
-    /// Records a failure.
-    pub fn add(&mut self, error: Error) {
+    /// Records the failure of this number.
+    pub fn add(&mut self, error: Error, number: u32) {
         self.error = Some(error);
         self.failures = self.failures.saturating_add(1);
-        self.failures_total = self.failures_total.saturating_add(1);
-        assert!(self.failures <= self.failures_total, "there are more failures in a row than in all");
+        self.last = number;
+        assert!(self.failures <= self.last, "there are more failures in a row than in all");
+    }
+
+    /// Records the failure after the last one, where all of this kind are recorded here.
+    pub fn add_next(&mut self, error: Error) {
+        self.add(error, self.last.saturating_add(1));
     }
 
     /// Records a success, or that the work is no longer needed.
@@ -84,10 +90,10 @@ impl Failures {
     }
 
     /// Whether a waiter should give up: the last `max` tries failed, at least one of them since it
-    /// began to wait, when the total was `failures_before`. Earlier failures alone do not count:
-    /// the disk may have recovered.
-    pub fn should_give_up(&self, failures_before: u32, max: u32) -> bool {
-        self.failures >= max && self.failures_total > failures_before
+    /// began to wait, when the last one had the number `last_before`. Earlier failures alone do not
+    /// count: the disk may have recovered.
+    pub fn should_give_up(&self, last_before: u32, max: u32) -> bool {
+        self.failures >= max && self.last > last_before
     }
 }
 
@@ -108,6 +114,11 @@ pub(crate) trait Background: Send + Sync {
 
     /// The failures that hold up `work` now.
     fn failures(&self, work: Work) -> Failures;
+
+    /// Number of the last failure of such work.
+    fn last_failure(&self, work: Work) -> u32 {
+        self.failures(work).last
+    }
 
     /// Calls `look`, and again after progress or after the time that it returned, until it returns
     /// `None`. Progress between a call of `look` and the wait after it ends the wait.
@@ -177,13 +188,13 @@ mod tests {
         let mut failures = Failures::default();
         for number in 0..WAITER_FAILURES_MAX {
             assert!(!failures.should_give_up(0, WAITER_FAILURES_MAX), "after {number} failures");
-            failures.add(Error::new(ErrorKind::Io, "broken"));
+            failures.add_next(Error::new(ErrorKind::Io, "broken"));
         }
         assert!(failures.should_give_up(0, WAITER_FAILURES_MAX));
-        let before = failures.failures_total;
+        let before = failures.last;
         assert!(!failures.should_give_up(before, WAITER_FAILURES_MAX), "none since it began to wait");
         failures.end();
-        failures.add(Error::new(ErrorKind::Io, "broken again"));
+        failures.add_next(Error::new(ErrorKind::Io, "broken again"));
         assert!(!failures.should_give_up(before, WAITER_FAILURES_MAX), "one since the success");
     }
 

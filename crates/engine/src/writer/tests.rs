@@ -52,7 +52,7 @@ impl Background for Flushes {
     fn run_inline(&self) {
         while let Some(generation) = self.sealed.oldest() {
             if self.fails.load(Ordering::Relaxed) {
-                lock(&self.failures).add(Error::new(ErrorKind::Io, "planned"));
+                lock(&self.failures).add_next(Error::new(ErrorKind::Io, "planned"));
                 return;
             }
             let edit = ManifestEdit {

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use shamba_env::{Effect, FaultRule, MemFs, OpKind, lock};
 use shamba_key::KeyspaceId;
 use shamba_log::wal::OpRef;
+use shamba_table::table_file_name;
 use shamba_tree::version::{Change, ManifestEdit, VersionEdit};
 
 use super::super::next::Step;
 use super::super::*;
-use super::alone::{alone, by_hand, settings};
+use super::alone::{Alone, alone, by_hand, settings};
 use crate::catalog::DEFAULT_KEYSPACE;
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::event::{Event, EventListener};
 use crate::sync::{Condvar, Mutex};
 use crate::writer::WriteOptions;
@@ -109,12 +110,13 @@ fn a_slice_that_fails_leaves_the_tree_and_is_tried_again() {
     {
         let state = alone.scheduler.background.state.lock();
         assert!(state.running.is_empty() && state.claims.is_empty(), "the job has ended");
-        assert_eq!(state.compaction_failures.failures, 1);
+        assert_eq!(state.compaction_failures.of(KeyspaceId::DEFAULT).failures, 1);
         assert!(state.requests.has_any(&[number]), "the request is still to be served");
     }
+    alone.scheduler.run_inline();
     alone.finish();
     let state = alone.scheduler.background.state.lock();
-    assert!(!state.requests.has_any(&[number]) && state.compaction_failures.error.is_none());
+    assert!(!state.requests.has_any(&[number]) && state.compaction_failures.of_all().error.is_none());
     drop(state);
     assert_eq!(alone.keyspace(DEFAULT_KEYSPACE).load().version.run_count(), 1);
 }
@@ -129,7 +131,7 @@ fn a_flush_that_fails_is_retried_after_a_back_off() {
     alone.faults.add_rule(fails);
     let begun = Instant::now();
     alone.start();
-    let failures = || alone.scheduler.background.state.lock().flush_failures.failures_total;
+    let failures = || alone.scheduler.background.state.lock().flush_failures.last;
     while failures() < 4 {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -150,15 +152,66 @@ fn a_flush_that_fails_is_retried_after_a_back_off() {
 /// A writer that seals often would otherwise retry a compaction that fails once for each memtable.
 #[test]
 fn a_sealed_memtable_does_not_end_the_back_off_of_compactions() {
-    let alone = by_hand();
-    let retry_at_us = || alone.scheduler.background.state.lock().retry_at_us;
-    alone.scheduler.background.state.lock().retry_at_us = u64::MAX;
+    let alone = alone(Env { vfs: Arc::new(MemFs::new()), ..Env::real() }, settings(), None);
+    let is_backing_off =
+        || alone.scheduler.background.state.lock().compaction_failures.is_backing_off(KeyspaceId::DEFAULT, 0);
+    let failed = Error::new(ErrorKind::Io, "planned");
+    alone
+        .scheduler
+        .background
+        .state
+        .lock()
+        .compaction_failures
+        .add(KeyspaceId::DEFAULT, failed, |_| u64::MAX);
     let op = OpRef::Put { key: b"key", value: b"value" };
     alone.writer.commit_op(&alone.keyspace(DEFAULT_KEYSPACE), op, WriteOptions::new()).expect("written");
     alone.writer.seal().expect("sealed");
-    assert_eq!(retry_at_us(), u64::MAX);
+    assert!(is_backing_off());
     crate::writer::Background::retry(&*alone.scheduler);
-    assert_eq!(retry_at_us(), 0);
+    assert!(!is_backing_off());
+}
+
+/// The name of the oldest table of a keyspace.
+fn table_file(alone: &Alone, keyspace: &str) -> String {
+    let version = Arc::clone(&alone.keyspace(keyspace).load().version);
+    table_file_name(version.level(0)[0].tables()[0].meta.id)
+}
+
+#[test]
+fn a_damaged_keyspace_does_not_hold_up_others() {
+    for with_threads in [false, true] {
+        let env = match with_threads {
+            false => Env::deterministic(Arc::new(MemFs::new()), 1),
+            true => Env { vfs: Arc::new(MemFs::new()), ..Env::real() },
+        };
+        let alone = alone(env, settings(), None);
+        alone.writer.make_keyspace("damaged", true, None).expect("created");
+        (0..2).for_each(|_| alone.add_run("damaged", 0..200));
+        (0..2).for_each(|_| alone.add_run(DEFAULT_KEYSPACE, 0..200));
+        let unreadable = FaultRule::nth(0, Effect::Eio)
+            .on(&[OpKind::Read])
+            .at_path(&table_file(&alone, "damaged"))
+            .sticky();
+        alone.faults.add_rule(unreadable);
+        if with_threads {
+            alone.start();
+        }
+        let failed = alone.scheduler.compact_now(None).expect_err("one keyspace cannot be read");
+        assert_eq!(failed.kind(), ErrorKind::Io, "{failed}");
+        let runs = |name: &str| alone.keyspace(name).load().version.run_count();
+        assert_eq!((runs(DEFAULT_KEYSPACE), runs("damaged")), (1, 2), "threads: {with_threads}");
+        let damaged = alone.keyspace("damaged").id;
+        let state = alone.scheduler.background.state.lock();
+        assert!(state.compaction_failures.of(KeyspaceId::DEFAULT).error.is_none());
+        let tries = state.compaction_failures.of(damaged).failures;
+        assert!(with_threads || tries <= 2, "one try in the pass for each keyspace: {tries}");
+        drop(state);
+        alone.faults.clear_rules();
+        alone.scheduler.compact_now(None).expect("all can be read");
+        assert_eq!(runs("damaged"), 1);
+        assert!(alone.scheduler.background.state.lock().compaction_failures.of(damaged).error.is_none());
+        alone.end();
+    }
 }
 
 #[test]
@@ -177,7 +230,7 @@ fn a_keyspace_that_is_dropped_during_a_job_leaves_no_output() {
     alone.scheduler.run(second).expect("that is no failure");
     alone.finish();
     assert_eq!(alone.files(), used);
-    assert_eq!(alone.scheduler.background.state.lock().compaction_failures.failures_total, 0);
+    assert_eq!(alone.scheduler.background.state.lock().compaction_failures.last(), 0);
 }
 
 #[test]

@@ -191,7 +191,7 @@ impl Transaction {
     /// Whether `key` has a value.
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// As [`Db::contains_key`].
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.contains_key_in(&self.keyspace, key)
     }
@@ -199,9 +199,22 @@ impl Transaction {
     /// Whether `key` has a value in `keyspace`.
     ///
     /// # Errors
-    /// As [`Self::get_in`].
+    /// As [`Self::contains_key`].
     pub fn contains_key_in(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.get_in(keyspace, key)?.is_some())
+        let key = key.as_ref();
+        self.check(keyspace)?;
+        let at = keyspace.read_at_snapshot(&self.snapshot);
+        let own = self.writes_of(keyspace).and_then(|writes| writes.state(key));
+        if let Some(own) = own {
+            // An own operand makes a value of whatever was there before.
+            return Ok(!matches!(own, State::Deleted));
+        }
+        let has_value = at.contains_key(key)?;
+        if self.options.isolation == Isolation::Serializable {
+            let digest = at.reads.digest().digest(key);
+            self.note_key(keyspace.core().id, digest, Bytes::copy_from_slice(key))?;
+        }
+        Ok(has_value)
     }
 
     /// The time for which the value of `key` still lives ([`Db::time_to_live_of`]), at the time at

@@ -87,7 +87,7 @@ workload! {
     empty_lookups,
     /// Lookups that found a value.
     found_lookups,
-    /// Puts.
+    /// Puts, and operands of merge operators.
     puts,
     /// Point and range deletes.
     deletes,

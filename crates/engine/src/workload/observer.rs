@@ -150,7 +150,7 @@ impl WorkloadObserver {
             seconds: 0.0,
             empty_lookups: lookups.lookups.saturating_sub(lookups.found) as f64,
             found_lookups: lookups.found as f64,
-            puts: count(&work.puts),
+            puts: count(&work.puts) + count(&work.merge_operations),
             deletes: count(&work.deletes) + count(&work.range_deletes),
             // Each part of a long scan counts. Otherwise it would be one scan of ever more entries
             // among decaying operations.

@@ -128,3 +128,14 @@ fn text_keeps_every_figure_and_nothing_hostile_comes_in() {
     assert_eq!(Workload::default().per_second(5.0), 0.0);
     assert_eq!((workload.entries_per_range(), Workload::default().entries_per_range()), (0.0, 0.0));
 }
+
+#[test]
+fn operands_are_updates() {
+    let parts = Parts::new(Settings::default());
+    let observer = parts.observer(&Pairs::default());
+    assert!(!observer.observe());
+    WorkCounters::add(&parts.telemetry.work().merge_operations, 5_000);
+    parts.put(0);
+    assert!(observer.observe(), "it is enough to judge by");
+    assert_eq!(observer.workload().updates(), 5_000.0);
+}

@@ -465,6 +465,9 @@ fn the_operator_is_recorded_and_must_stay() {
             );
         }
         assert!(lists.contains_key("k").expect("it has operands"));
+        let transaction = db.transaction();
+        assert!(transaction.contains_key_in(&lists, "k").expect("it has operands"));
+        drop(transaction);
         assert_eq!(lists.get("plain").expect("readable").as_deref(), Some(&b"value"[..]));
         db.compact().expect("compacted");
     }

@@ -76,6 +76,14 @@ pub enum OpRef<'a> {
 }
 
 impl<'a> OpRef<'a> {
+    /// An operation without effect, which takes a sequence number.
+    pub const NOTHING: OpRef<'static> = OpRef::RangeDelete { start: b"", end: Some(b"") };
+
+    /// Whether this is [`Self::NOTHING`].
+    pub fn is_nothing(self) -> bool {
+        matches!(self, Self::RangeDelete { start: b"", end: Some(b"") })
+    }
+
     /// The key of an operation on one key.
     pub fn key(self) -> Option<&'a [u8]> {
         match self {

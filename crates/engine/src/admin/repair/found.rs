@@ -31,8 +31,9 @@ use super::values::Values;
 use crate::catalog::DEFAULT_KEYSPACE;
 use crate::directory::number_after;
 use crate::error::{Error, ErrorKind, Result};
+use crate::options::keyspace::rules::NAME_BYTES_MAX;
 use shamba_key::KeyspaceId;
-use shamba_log::wal::parse_log_file_name;
+use shamba_log::wal::{log_file_name, parse_log_file_name};
 use shamba_tree::version::current::{CURRENT, read_current};
 use shamba_tree::version::manifest::load::read_edits;
 use shamba_tree::version::manifest::state::KeyspaceState;
@@ -70,6 +71,8 @@ pub(super) struct Found {
     /// The number after those in the names of files, without impossible ones.
     pub(super) beyond_files: u64,
     pub(super) spaces: BTreeMap<KeyspaceId, Space>,
+    /// Keyspaces that could not keep their names, with these.
+    renamed: Vec<(KeyspaceId, String)>,
     pub(super) values: Values,
 }
 
@@ -81,6 +84,7 @@ impl Found {
             return Err(Error::no_database(dir, "the directory contains no database file"));
         }
         let (state, is_whole) = read_state(env, dir, &entries, report)?;
+        let is_whole = is_whole && !is_outdated(&state, dir, &entries, report);
         report.manifest = is_whole;
         let named = |(id, keyspace): (&KeyspaceId, &Arc<KeyspaceState>)| {
             (*id, Space { name: keyspace.name.clone(), parts: Vec::new(), flushed: keyspace.flushed })
@@ -91,13 +95,14 @@ impl Found {
         // Keyspaces are numbered with the files, in 32 bits: a stray name must not use them up.
         let number_max = u64::from(u32::MAX / 2);
         let beyond_files = number_after(entries.iter().map(|entry| &entry.name[..]), number_max);
-        let mut found = Self { state, is_whole, beyond_files, spaces, values };
+        let mut found = Self { state, is_whole, beyond_files, spaces, renamed: Vec::new(), values };
         if found.is_whole {
             found.take_named(&mut tables, report)?;
         } else {
             found.take_all(&mut tables, report)?;
         }
         found.name_the_default();
+        found.report_renamed(dir, report);
         report.keyspaces = found.spaces.len() as u64;
         Ok(found)
     }
@@ -189,17 +194,64 @@ impl Found {
         Ok(())
     }
 
-    /// Returns the keyspace `id`. A new one gets the name that `name` returns, made unique if
-    /// necessary.
+    /// Returns the keyspace `id`. A new one gets the name that `name` returns. If another has it,
+    /// the one with the higher number keeps it: the other was dropped before that one was created.
     pub(super) fn space(&mut self, id: KeyspaceId, name: impl FnOnce() -> String) -> &mut Space {
         if !self.spaces.contains_key(&id) {
             let mut name = name();
-            while name.is_empty() || self.spaces.values().any(|space| space.name == name) {
-                name = format!("{name}-{id}");
+            let other = self.spaces.iter().find(|(_, space)| space.name == name).map(|(other, _)| *other);
+            match other {
+                Some(other) if other < id && other != KeyspaceId::DEFAULT && id != UNATTRIBUTED_ID => {
+                    let unique = self.unique_name(&name, other);
+                    self.renamed.push((other, name.clone()));
+                    self.spaces.entry(other).or_default().name = unique;
+                }
+                Some(_) => {
+                    self.renamed.push((id, name.clone()));
+                    name = self.unique_name(&name, id);
+                }
+                None if name.is_empty() => name = self.unique_name(&format!("keyspace-{id}"), id),
+                None => {}
             }
             self.spaces.insert(id, Space { name, ..Space::default() });
         }
         self.spaces.entry(id).or_default()
+    }
+
+    /// A name for keyspace `id` that no other has.
+    fn unique_name(&self, name: &str, id: KeyspaceId) -> String {
+        let is_free = |name: &str| self.spaces.values().all(|space| space.name != name);
+        if is_free(name) {
+            return name.to_owned();
+        }
+        let mut number = 0;
+        loop {
+            let suffix = if number == 0 { format!("-{id}") } else { format!("-{id}-{number}") };
+            let mut bytes = name.len().min(NAME_BYTES_MAX - suffix.len());
+            while !name.is_char_boundary(bytes) {
+                bytes -= 1;
+            }
+            let unique = format!("{}{suffix}", &name[..bytes]);
+            if is_free(&unique) {
+                return unique;
+            }
+            number += 1;
+        }
+    }
+
+    /// Reports which keyspaces have other names than they had.
+    pub(super) fn report_renamed(&mut self, dir: &Path, report: &mut RepairReport) {
+        for (id, had) in std::mem::take(&mut self.renamed) {
+            let Some(space) = self.spaces.get(&id) else { continue };
+            let detail = format!(
+                "two keyspaces state the name {had:?}: the entries of the older are in {:?}",
+                space.name
+            );
+            let error = Error::corruption(dir, 0, "manifest", detail);
+            for name in [&had, &space.name] {
+                report.lose(Some(name), Some(KeyRange::everything()), Loss::Entries, dir, &error);
+            }
+        }
     }
 
     /// The largest known sequence number of any table.
@@ -282,6 +334,25 @@ fn read_state(
             Ok((state, false))
         }
     }
+}
+
+/// Whether a state that was read without errors lacks its last edits: its first log is gone, which a
+/// later edit must have given up, and there is a table that it has no number for. Either alone is
+/// no proof: the log may have been lost, and a process that is killed leaves such tables.
+fn is_outdated(state: &ManifestState, dir: &Path, entries: &[DirEntry], report: &mut RepairReport) -> bool {
+    let names = || entries.iter().filter(|entry| !entry.is_dir).map(|entry| entry.name.as_str());
+    let has_first_log = names().filter_map(parse_log_file_name).any(|log| log == state.first_log);
+    let newer = names().filter_map(parse_table_file_name).find(|table| table.0 >= state.next_id);
+    let Some(newer) = newer.filter(|_| !has_first_log) else { return false };
+    let detail = format!(
+        "its end is missing: {} does not exist any more, and {} is newer",
+        log_file_name(state.first_log),
+        table_file_name(newer)
+    );
+    let error = Error::corruption(dir, 0, "manifest", detail);
+    report.damaged(&dir.join(CURRENT), &error, "the list of current tables");
+    lose_manifest(dir, &error, report);
+    true
 }
 
 /// Reports a lost manifest: it is unknown which entries compactions dropped, and which tables

@@ -150,6 +150,8 @@ pub(super) struct LogContent<'a> {
     /// Per keyspace: operations up to this sequence number are in tables already. `None` without a
     /// manifest.
     flushed: Option<BTreeMap<KeyspaceId, SeqNo>>,
+    /// Keyspaces from this number on are not known to the manifest: it has lost their creation.
+    next_id: u64,
     tombstones: Tombstones,
     values: ValueLogs,
     window: NewestOperations,
@@ -194,6 +196,7 @@ impl<'a> LogContent<'a> {
             numbers,
             options,
             flushed: found.is_whole.then(|| flushed.collect()),
+            next_id: found.state.next_id,
             tombstones: Tombstones::new(),
             values: ValueLogs::default(),
             window: NewestOperations::default(),
@@ -250,6 +253,7 @@ impl<'a> LogContent<'a> {
             let error = Error::corruption(dir, 0, "manifest", detail);
             report.lose(None, range, Loss::Entries, dir, &error);
         }
+        found.report_renamed(dir, report);
         report.keyspaces = found.spaces.len() as u64;
         Ok(content)
     }
@@ -257,11 +261,14 @@ impl<'a> LogContent<'a> {
     /// Replays the logs into the window; `also` is called for every operation that is not in
     /// tables.
     fn replay(&mut self, also: &mut Also<'_>) -> Result<ReplayReport> {
-        let Self { env, dir, numbers, options, flushed, tombstones, values, window, bytes_max, .. } = self;
+        let Self { env, dir, numbers, options, flushed, next_id, tombstones, values, .. } = self;
+        let (window, bytes_max) = (&mut self.window, &self.bytes_max);
         replay(env, dir, numbers, options, &mut |batch| {
             batch.for_each(&mut |seq, id, op| {
+                let is_nothing = matches!(op, ReplayedOp::Op(op) if op.is_nothing());
+                let is_unknown = || u64::from(id.0) >= *next_id && !is_nothing;
                 let is_wanted = |flushed: &BTreeMap<KeyspaceId, SeqNo>| {
-                    flushed.get(&id).is_some_and(|flushed| seq > *flushed)
+                    flushed.get(&id).map_or_else(is_unknown, |flushed| seq > *flushed)
                 };
                 if !flushed.as_ref().is_none_or(is_wanted) {
                     return Ok(());

@@ -33,7 +33,8 @@ const OPEN_FILES: usize = 64;
 /// `Io` if the directory does not exist or cannot be listed; `Locked` while a writer has it open.
 /// Damage to a file is part of the report.
 pub fn check_files(env: &Env, dir: &Path) -> Result<CheckReport> {
-    let entries = env.vfs.list(dir).map_err(|error| Error::io("list", dir, error))?;
+    let list = || env.vfs.list(dir).map_err(|error| Error::io("list", dir, error));
+    list()?;
     let _no_writer = match env.vfs.lock(&dir.join(LOCK), LockKind::Shared) {
         Ok(lock) => Some(lock),
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
@@ -41,6 +42,8 @@ pub fn check_files(env: &Env, dir: &Path) -> Result<CheckReport> {
         }
         Err(_) => None,
     };
+    // Under the lock: a writer that closes adds and removes files.
+    let entries = list()?;
     let mut check = FileCheck { env, dir, entries: &entries, report: CheckReport::default() };
     check.directories();
     let state = check.manifest();

@@ -16,6 +16,7 @@
 //! result ([`super`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use shamba_key::SeqNo;
@@ -174,9 +175,16 @@ pub(super) fn replay_logs<'a>(
         };
         let applied_before = rebuilt.applied;
         batch.for_each(&mut |seq, id, op| {
-            // The log may contain operations of dropped keyspaces, and operations that are in
-            // tables already: skip both.
-            if state.keyspaces.get(&id).is_none_or(|keyspace| seq <= keyspace.flushed) {
+            let Some(keyspace) = state.keyspaces.get(&id) else {
+                // One that was dropped, or whose creation, which the log announces, was not
+                // recorded.
+                return match state.may_know(id) || matches!(op, ReplayedOp::Op(op) if op.is_nothing()) {
+                    true => Ok(()),
+                    false => Err(unknown_keyspace(core.catalog.dir(), seq, id)),
+                };
+            };
+            // The operation may be in tables already.
+            if seq <= keyspace.flushed {
                 return Ok(());
             }
             rebuilt.apply(seq, id, op)
@@ -195,6 +203,16 @@ pub(super) fn replay_logs<'a>(
             Err(error)
         }
     }
+}
+
+/// The manifest does not know a keyspace that was written to. Every state after its creation knows
+/// it, or that its number was used.
+fn unknown_keyspace(dir: &Path, seq: SeqNo, id: KeyspaceId) -> Error {
+    let detail = format!(
+        "a log has a write to keyspace {id} (sequence number {}), which it does not know: its end is missing",
+        seq.0
+    );
+    Error::corruption(dir, 0, "manifest", detail)
 }
 
 /// Removes tables and value files that will never be installed. Otherwise a retry, on a disk that

@@ -1,6 +1,7 @@
 //! Tests of an open: of the files that it finds, what it makes of them, and what it records. They
 //! open the core alone, so nothing that was set aside for a flush has been flushed yet.
 
+mod cut_manifest;
 mod damage;
 mod logs;
 mod replay;

@@ -23,7 +23,7 @@ use crate::options::fifo::FifoState;
 use crate::options::overrides::Overrides;
 
 /// Longest name of a merge operator or a compaction filter.
-const NAME_BYTES_MAX: usize = 255;
+pub(crate) const NAME_BYTES_MAX: usize = 255;
 /// Beginning of the names of built-in operators.
 const BUILT_IN: &str = "shamba.";
 

@@ -300,14 +300,16 @@ impl Advisor {
         let prices = self.prices()?;
         let rules = prices.rules_under(target.design);
         let table_bytes = prices.full_table_bytes();
+        // The others are not compacted into levels, whatever the design.
         let keyspaces = self.catalog.keyspaces();
+        let moved: Vec<_> = keyspaces.values().filter(|keyspace| keyspace.has_levels()).collect();
         let ahead = |by: fn(&Version, &Rules, u64) -> Forecast| -> Vec<_> {
-            let of = |keyspace: &Arc<KeyspaceCore>| {
+            let of = |keyspace: &&Arc<KeyspaceCore>| {
                 // One with a policy of its own keeps it.
                 let rules = Rules { design: keyspace.overrides().design(rules.design), ..rules };
-                (Arc::clone(keyspace), by(&keyspace.load().version, &rules, table_bytes))
+                (Arc::clone(*keyspace), by(&keyspace.load().version, &rules, table_bytes))
             };
-            keyspaces.values().map(of).collect()
+            moved.iter().map(of).collect()
         };
         let written = |ahead: &[(_, Forecast)]| ahead.iter().map(|(_, tree)| tree.written_bytes).sum::<u64>();
         let steps = ahead(forecast);

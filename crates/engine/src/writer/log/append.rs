@@ -94,8 +94,7 @@ impl Log {
     /// The error of appending.
     pub fn append_nothing(&mut self, keyspace: KeyspaceId, last_seq: SeqNo, seq: SeqNo) -> Result<()> {
         let Some(wal) = &mut self.wal else { return Err(Error::closed()) };
-        let nothing = OpRef::RangeDelete { start: b"", end: Some(b"") };
-        let appended = wal.append_op(seq, keyspace, nothing).and_then(|_| wal.flush());
+        let appended = wal.append_op(seq, keyspace, OpRef::NOTHING).and_then(|_| wal.flush());
         appended.map_err(|error| self.append_failed(last_seq, error.into()))
     }
 

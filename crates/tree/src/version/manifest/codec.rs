@@ -58,6 +58,9 @@ use crate::version::edit::{Change, KeyRange, ManifestEdit, TableMeta, TableUse, 
 use crate::version::value_files::ValueFiles;
 use crate::version::values::ValueUses;
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
+
+/// Maximum next number of files. A counter above it could reach its end.
+const NEXT_ID_MAX: u64 = u64::MAX / 4;
 use shamba_log::framing::codec::{Decoded, Decoder, put_prefixed, put_varint};
 
 const SETTING: u8 = 0x81;
@@ -280,15 +283,15 @@ fn decode_field(
         }
         FLUSHED => {
             let id = keyspace(body)?;
-            edit.flushed.push((id, SeqNo(body.varint()?)));
+            edit.flushed.push((id, seq(body)?));
         }
         FIRST_LOG => once(&mut edit.first_log, LogNo(body.varint()?))?,
         LOG_PROMISE => {
             let log = LogNo(body.varint()?);
             once(&mut edit.log_promise, (log, body.varint()?))?;
         }
-        LAST_SEQ => once(&mut edit.last_seq, SeqNo(body.varint()?))?,
-        NEXT_ID => once(&mut edit.next_id, body.varint()?)?,
+        LAST_SEQ => once(&mut edit.last_seq, seq(body)?)?,
+        NEXT_ID => once(&mut edit.next_id, next_id(body)?)?,
         MERGE_OPERATOR => {
             let id = keyspace(body)?;
             edit.merge_operators.push((id, body.text()?.to_owned()));
@@ -359,6 +362,18 @@ fn settings(decoder: &mut Decoder<'_>) -> Decoded<Vec<(String, String)>> {
         settings.push(texts(decoder)?);
     }
     Ok(settings)
+}
+
+/// A sequence number. A log with a larger one than the maximum could not be read.
+fn seq(decoder: &mut Decoder<'_>) -> Decoded<SeqNo> {
+    let seq = SeqNo(decoder.varint()?);
+    if seq > SeqNo::MAX { Err(format!("the sequence number {seq} is too large")) } else { Ok(seq) }
+}
+
+/// The next number for files. The ones after it must not run out.
+fn next_id(decoder: &mut Decoder<'_>) -> Decoded<u64> {
+    let number = decoder.varint()?;
+    if number > NEXT_ID_MAX { Err(format!("the next number {number} is too large")) } else { Ok(number) }
 }
 
 fn keyspace(decoder: &mut Decoder<'_>) -> Decoded<KeyspaceId> {
@@ -481,8 +496,8 @@ fn table(decoder: &mut Decoder<'_>) -> Decoded<TableMeta> {
         range_deletes: count(decoder, "range deletes of a table")?,
         smallest: key(decoder)?,
         upper: bound(decoder)?,
-        smallest_seq: SeqNo(decoder.varint()?),
-        largest_seq: SeqNo(decoder.varint()?),
+        smallest_seq: seq(decoder)?,
+        largest_seq: seq(decoder)?,
         bits_per_key: f64::from_bits(decoder.u64()?),
         reader: Default::default(),
         oldest_tombstone: Default::default(),

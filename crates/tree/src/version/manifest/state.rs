@@ -53,6 +53,12 @@ pub struct ManifestState {
 }
 
 impl ManifestState {
+    /// Whether this state, or an earlier one, can have a keyspace of this number. The creation of
+    /// another is not part of it.
+    pub fn may_know(&self, id: KeyspaceId) -> bool {
+        u64::from(id.0) < self.next_id
+    }
+
     /// Applies an edit, entirely or not at all.
     ///
     /// The counters never decrease: an edit that was created earlier and is applied later does not

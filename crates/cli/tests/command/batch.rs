@@ -295,7 +295,7 @@ fn a_write_that_stalls_past_its_deadline_exits_with_8() {
     let lines: String = (0..10).map(|number| format!("put key value{number}\nflush\n")).collect();
     let run = run_with(["batch", &db].into_iter().chain(slow), lines.as_bytes());
     assert_eq!(run.code, 8, "{run:?}");
-    let is_put = |line: &(usize, &str)| line.0 % 2 == 0;
+    let is_put = |line: &(usize, &str)| line.0.is_multiple_of(2);
     let stored = run.out.lines().enumerate().filter(is_put).take_while(|(_, reply)| *reply == "ok").count();
     assert!((2..10).contains(&stored) && run.out.contains("err Stalled"), "{run:?}");
     assert_eq!(crate::support::run(["get", &db, "key"]).ok(), format!("value{}\n", stored - 1));

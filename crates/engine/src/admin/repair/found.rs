@@ -336,8 +336,8 @@ fn read_state(
     }
 }
 
-/// Whether a state that was read without errors lacks its last edits: its first log is gone, which a
-/// later edit must have given up, and there is a table that it has no number for. Either alone is
+/// Whether a state that was read without errors lacks its last edits: its first log is gone, which
+/// a later edit must have given up, and there is a table that it has no number for. Either alone is
 /// no proof: the log may have been lost, and a process that is killed leaves such tables.
 fn is_outdated(state: &ManifestState, dir: &Path, entries: &[DirEntry], report: &mut RepairReport) -> bool {
     let names = || entries.iter().filter(|entry| !entry.is_dir).map(|entry| entry.name.as_str());

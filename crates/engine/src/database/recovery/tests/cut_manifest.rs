@@ -1,5 +1,5 @@
-//! Tests of databases whose manifest has lost its last edits, as if they had never been: its promises
-//! are lost with them. Logs and tables still show what is missing.
+//! Tests of databases whose manifest has lost its last edits, as if they had never been: its
+//! promises are lost with them. Logs and tables still show what is missing.
 
 use shamba_env::read_file;
 

@@ -99,6 +99,34 @@ fn walks_with_stops_give_what_counts_after_any_restart() {
     }
 }
 
+#[test]
+fn a_copy_ends_with_the_part_of_a_table_that_the_run_uses() {
+    let store = Store::new();
+    let rows: Vec<Row> = (b'a'..=b'f').map(|letter| Row::put(&[letter], 1)).collect();
+    let mut tables = store.build(&rows, &FragmentedTombstones::default(), 3);
+    assert_eq!(tables.len(), 2);
+    tables[0].range.upper = Some(Bytes::from_static(b"c"));
+    let mut iter = RunIter::new(tables, KeyRange::everything(), WALK);
+    iter.seek(b"a", SeqNo::MAX).expect("tables");
+    let limits = CopyLimits {
+        seq: SeqNo::MAX,
+        upper: None,
+        value_bytes: 1_024,
+        wanted: 100,
+        welcome: 100,
+        full_bytes: 8_192,
+        versions: 16,
+    };
+    let mut copies = Copies::default();
+    copies.begin();
+    while iter.valid() {
+        let end = iter.copy_on(&mut copies, &limits).expect("tables");
+        assert_eq!((end, iter.valid()), (CopyEnd::Ended, false));
+    }
+    let keys: Vec<&[u8]> = (0..copies.ends.len()).filter_map(|number| copies.key(number)).collect();
+    assert_eq!(keys, [b"a", b"b", b"d", b"e", b"f"]);
+}
+
 fn row_of(entry: EntryView<'_>) -> Row {
     Row { key: entry.key.to_vec(), seq: entry.seq, kind: entry.kind, value: entry.value.to_vec() }
 }

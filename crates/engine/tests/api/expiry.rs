@@ -491,6 +491,17 @@ fn operands_outlive_their_base() {
     drop(snapshot);
     db.compact().expect("compacted");
     assert!(value().is_some_and(|value| value.starts_with("0,1,")));
+    // All in one memtable, where a reader leaves the value that it folded.
+    db.delete("k").expect("deleted");
+    db.put_with("k", "base", after(1_000)).expect("written");
+    for number in 0..100 {
+        db.merge("k", format!("{number}")).expect("written");
+    }
+    for _ in 0..3 {
+        assert!(value().is_some_and(|value| value.starts_with("base,0,")));
+    }
+    wait(&env, 1_000);
+    assert!(value().is_some_and(|value| value.starts_with("0,1,")));
 }
 
 #[test]

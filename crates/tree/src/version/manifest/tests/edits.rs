@@ -213,6 +213,22 @@ fn a_part_keeps_its_bounds_and_shares_those_of_its_table() {
 }
 
 #[test]
+fn numbers_that_could_not_be_counted_on_from_are_refused() {
+    let decoded = |edit: ManifestEdit| decode_edit(&encode_edit(&edit)).map(|_| ());
+    let next_id = |next_id| ManifestEdit { next_id: Some(next_id), ..ManifestEdit::default() };
+    assert_eq!(decoded(next_id(u64::MAX / 4)), Ok(()));
+    assert!(decoded(next_id(u64::MAX / 4 + 1)).is_err());
+    let last_seq = |seq| ManifestEdit { last_seq: Some(SeqNo(seq)), ..ManifestEdit::default() };
+    let flushed =
+        |seq| ManifestEdit { flushed: vec![(KeyspaceId(1), SeqNo(seq))], ..ManifestEdit::default() };
+    for of in [last_seq, flushed] {
+        assert_eq!(decoded(of(SeqNo::MAX.0)), Ok(()));
+        let refused = decoded(of(SeqNo::MAX.0 + 1)).expect_err("no log could have it");
+        assert!(matches!(&refused, EditFault::Malformed(why) if why.contains("too large")), "{refused:?}");
+    }
+}
+
+#[test]
 fn numbers_of_a_table_that_cannot_be_are_refused() {
     let decoded = |bits_per_key: f64, smallest: u64, largest: u64| {
         let meta = Arc::into_inner(table(5, "a", Some("m")).meta).expect("the only one");

@@ -13,6 +13,7 @@ mod conditional;
 #[cfg(feature = "zstd")]
 mod dictionaries;
 mod expiry;
+mod expiry_merge;
 mod failures;
 mod fifo;
 mod files;

@@ -121,7 +121,7 @@ fn only_zstd_uses_a_dictionary_and_large_values_do_not() {
     let mut rig = rig(256, Some(COMMON));
     rig.options.large_values = LargeValues { from_bytes: 300, chunk_bytes: 128 };
     // Its chunks would be smaller with the dictionary.
-    let large = row("path/to/large/words".to_owned(), 900, COMMON.repeat(20));
+    let large = row("path/to/large/words", 900, COMMON.repeat(20));
     let rows = sorted(rows().into_iter().chain([large]).collect());
     rig.write(&rows, &[]);
     assert_eq!(rig.bytes()[16], 3, "it is a required feature");

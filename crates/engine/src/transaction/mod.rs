@@ -50,6 +50,7 @@ use crate::lock_order;
 use crate::ranked::Ranked;
 use crate::reads::cursor::Cursor;
 use crate::reads::options::HashedKey;
+use crate::reads::reader::ReadAt;
 use crate::telemetry::hold_events;
 use crate::writer::WriteOptions;
 
@@ -210,10 +211,7 @@ impl Transaction {
             return Ok(!matches!(own, State::Deleted));
         }
         let has_value = at.contains_key(key)?;
-        if self.options.isolation == Isolation::Serializable {
-            let digest = at.reads.digest().digest(key);
-            self.note_key(keyspace.core().id, digest, Bytes::copy_from_slice(key))?;
-        }
+        self.note_read(keyspace, &at, key)?;
         Ok(has_value)
     }
 
@@ -242,10 +240,7 @@ impl Transaction {
             None => {}
         }
         let time_left = at.time_to_live_of(key)?;
-        if self.options.isolation == Isolation::Serializable {
-            let digest = at.reads.digest().digest(key);
-            self.note_key(keyspace.core().id, digest, Bytes::copy_from_slice(key))?;
-        }
+        self.note_read(keyspace, &at, key)?;
         Ok(time_left)
     }
 
@@ -452,6 +447,15 @@ impl Transaction {
         let value = seen(keyspace.core(), &key.key, own, || at.get_hashed(&key))?;
         self.note_key(keyspace.core().id, key.digest, key.key.into())?;
         Ok(value)
+    }
+
+    /// Adds a key to the reads, if the isolation asks for it.
+    fn note_read(&self, keyspace: &Keyspace, at: &ReadAt<'_>, key: &[u8]) -> Result<()> {
+        if self.options.isolation != Isolation::Serializable {
+            return Ok(());
+        }
+        let digest = at.reads.digest().digest(key);
+        self.note_key(keyspace.core().id, digest, Bytes::copy_from_slice(key))
     }
 
     /// Adds a key to the reads.

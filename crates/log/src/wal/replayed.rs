@@ -49,6 +49,13 @@ pub enum ReplayedOp<'a> {
     },
 }
 
+impl ReplayedOp<'_> {
+    /// Whether this is [`OpRef::NOTHING`].
+    pub fn is_nothing(&self) -> bool {
+        matches!(self, Self::Op(op) if op.is_nothing())
+    }
+}
+
 impl Replayed<'_> {
     /// Passes every operation, in order, to `apply`.
     ///

@@ -265,8 +265,7 @@ impl<'a> LogContent<'a> {
         let (window, bytes_max) = (&mut self.window, &self.bytes_max);
         replay(env, dir, numbers, options, &mut |batch| {
             batch.for_each(&mut |seq, id, op| {
-                let is_nothing = matches!(op, ReplayedOp::Op(op) if op.is_nothing());
-                let is_unknown = || u64::from(id.0) >= *next_id && !is_nothing;
+                let is_unknown = || u64::from(id.0) >= *next_id && !op.is_nothing();
                 let is_wanted = |flushed: &BTreeMap<KeyspaceId, SeqNo>| {
                     flushed.get(&id).map_or_else(is_unknown, |flushed| seq > *flushed)
                 };

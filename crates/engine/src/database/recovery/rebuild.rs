@@ -178,7 +178,7 @@ pub(super) fn replay_logs<'a>(
             let Some(keyspace) = state.keyspaces.get(&id) else {
                 // One that was dropped, or whose creation, which the log announces, was not
                 // recorded.
-                return match state.may_know(id) || matches!(op, ReplayedOp::Op(op) if op.is_nothing()) {
+                return match state.may_know(id) || op.is_nothing() {
                     true => Ok(()),
                     false => Err(unknown_keyspace(core.catalog.dir(), seq, id)),
                 };

@@ -52,8 +52,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
           --again tries those again; --only those whose name has this text; --seconds for each mutant (120)
   reliability [--full | --only STEP,STEP...] [--from DIR [--counted]] [--write] [--json]
           runs the suites and prints what each reaches beside its target; --full adds the kills, the failing system calls,
-          the full disk, crashes three deep, pairs of faults, RocksDB, overload, reopens, a soak, the planted defects and every fuzz target for 30 s; --only runs these steps alone; --from adds
-          to the counts in DIR (left by an earlier run, or by SHAMBA_TALLIES=DIR cargo test), and runs nothing with --counted; --write keeps the table of docs/results/reliability.md
+          the full disk, crashes three deep, pairs of faults, RocksDB, overload, reopens, a soak, the planted defects and every fuzz target for 30 s; --only runs these steps alone. Each step
+          leaves one file, in target/reliability, in DIR (--from; steps that have one there already are added), or, with --write, in
+          docs/results/raw/reliability, from which --write also writes docs/results/reliability.md; --counted runs nothing
   fuzz TARGET...|all [--seconds N] [--keep]
           decoders, users' files, lives that bytes tell, each for N seconds (60) under libFuzzer, guided by coverage; needs a C++
           compiler; inputs that reach new code go to fuzz/corpus/TARGET, with --keep a few of them to tests/data/fuzz/TARGET

@@ -1,10 +1,13 @@
 //! The table of the suites' coverage: each measure, its target, and the count of this run.
 //!
-//! Suites write their counts to a directory, each step to its own folder; here they are added up
-//! and compared with the targets. Where two steps ran the same suite, the greater count is used. A
+//! Each step leaves one file with its counts and its result; here the counts are added up and
+//! compared with the targets. Where two steps ran the same suite, the greater count is used. A
 //! suite that finds a violation fails, so a printed table has none. On-demand runs have their own
 //! column and run with `--full`; a step that must reach a target on demand has missed it if its own
 //! counts do not reach it.
+//!
+//! The runs together take some ten hours, so the files of the published table are kept beside it:
+//! a step can run again by itself, on another day, and its row names the commit that it ran on.
 //!
 //! Not here: the work of the suites (`tests/`), and the meaning of the counts
 //! (`docs/reliability.md`).
@@ -13,23 +16,26 @@ mod rows;
 mod steps;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use self::rows::{ROWS, Row};
-use self::steps::{ENDED, Ended, STEPS, Step, read_steps, step};
+use self::steps::{Ended, STEPS, Step, read_steps, step};
 use crate::tidy;
 
 /// Counts by suite and name.
 type Tallies = BTreeMap<String, BTreeMap<String, u64>>;
 
-/// Counts of each step; those of runs outside steps have an empty name.
+/// Counts of each step, by its name.
 type OfSteps = BTreeMap<String, Tallies>;
 
 /// Path of the published table.
 const PAGE: &str = "docs/results/reliability.md";
 
-/// Runs the suites and prints the table; `--full` adds the on-demand runs, `--write` saves the
-/// table.
+/// Folder with the files of the steps that the published table is written from.
+const KEPT: &str = "docs/results/raw/reliability";
+
+/// Runs the suites and prints the table; `--full` adds the on-demand runs, `--write` keeps the
+/// results and publishes the table.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let (mut from, mut only, mut flags) = (None, None, Vec::new());
     let mut words = arguments.iter().map(String::as_str);
@@ -47,19 +53,20 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         (None, true) => STEPS.iter().collect(),
         (None, false) => STEPS.iter().filter(|step| step.is_of_ci).collect(),
     };
+    let target = tidy::root().join("target/reliability");
     let directory = match from {
         Some(directory) => std::path::absolute(directory).map_err(|error| error.to_string())?,
+        None if has("--write") => tidy::root().join(KEPT),
         None => {
-            let directory = tidy::root().join("target/reliability");
-            let _ = std::fs::remove_dir_all(&directory);
-            directory
+            let _ = std::fs::remove_dir_all(&target);
+            target.clone()
         }
     };
     if !has("--counted") {
         std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-        steps.iter().try_for_each(|step| step.run(&directory))?;
+        steps.iter().try_for_each(|step| step.run(&directory, &target.join("counts")))?;
     }
-    let (of_steps, ended) = (read(&directory)?, read_steps(&directory)?);
+    let (of_steps, ended) = read_steps(&directory)?;
     let tallies = merged(&of_steps);
     let page = page(&tallies, &of_steps, &ended);
     if has("--json") {
@@ -83,42 +90,6 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         .filter_map(|row| missed(row, &tallies, &of_steps))
         .collect();
     if missed.is_empty() { Ok(()) } else { Err(format!("their targets are missed: {}", missed.join("; "))) }
-}
-
-/// Reads the counts below a directory: its own files belong to runs outside steps, its folders to
-/// steps.
-fn read(directory: &Path) -> Result<OfSteps, String> {
-    let mut of_steps = OfSteps::from([(String::new(), read_tallies(directory)?)]);
-    for step in STEPS {
-        let folder = directory.join(step.name);
-        if folder.is_dir() {
-            of_steps.insert(step.name.to_owned(), read_tallies(&folder)?);
-        }
-    }
-    Ok(of_steps)
-}
-
-/// Reads counts: one file per suite, one line per count.
-fn read_tallies(directory: &Path) -> Result<Tallies, String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
-    let mut tallies = Tallies::new();
-    for entry in std::fs::read_dir(directory).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let suite = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if path.is_dir() || suite == ENDED {
-            continue;
-        }
-        let text = std::fs::read_to_string(&path).map_err(failed)?;
-        let mut counts = BTreeMap::new();
-        for line in text.lines() {
-            let (count, name) =
-                line.split_once('\t').ok_or_else(|| format!("{}: {line:?}", path.display()))?;
-            let count = count.parse().map_err(|_| format!("{}: {line:?}", path.display()))?;
-            counts.insert(name.to_owned(), count);
-        }
-        tallies.insert(suite, counts);
-    }
-    Ok(tallies)
 }
 
 /// Counts of all steps; where two steps counted the same, the greater one.
@@ -184,20 +155,16 @@ fn grouped(count: u64) -> String {
     out
 }
 
-/// Violations: the number of steps that did not succeed; `None` without steps, because other counts
-/// do not record it.
-fn violations(ended: &[Ended]) -> Option<usize> {
-    (!ended.is_empty()).then(|| ended.iter().filter(|step| !step.is_well()).count())
+/// The number of steps that did not succeed.
+fn violations(ended: &[Ended]) -> usize {
+    ended.iter().filter(|step| !step.is_well()).count()
 }
 
 fn page(tallies: &Tallies, of_steps: &OfSteps, ended: &[Ended]) -> String {
-    let violations = violations(ended).map_or_else(
-        || "not known here, for these counts were left by runs of their own".to_owned(),
-        |count| format!("{count} of the runs below did not end well"),
-    );
+    let violations = violations(ended);
     let mut out = format!(
         "# What the suites reach\n\nWritten by `cargo xtask reliability --write`, with `--full` or `--only` for what is run on demand. A suite \
-         that finds a violation ends with it. Violations: {violations}.\nWhat each suite does, which targets were moved and why, and what is \
+         that finds a violation ends with it. Violations: {violations} of the runs below did not end well.\nWhat each suite does, which targets were moved and why, and what is \
          not modelled: [reliability](../reliability.md).\n\n\
          | # | measure | CI target | on demand | reached |\n|---|---|---:|---:|---:|\n"
     );
@@ -245,7 +212,7 @@ fn json(tallies: &Tallies, ended: &[Ended]) -> String {
     });
     format!(
         r#"{{"schema":"shamba.reliability/1","violations":{},"rows":[{}]}}"#,
-        violations(ended).map_or_else(|| "null".to_owned(), |count| count.to_string()),
+        violations(ended),
         rows.collect::<Vec<_>>().join(",")
     )
 }
@@ -319,24 +286,23 @@ mod tests {
     #[test]
     fn a_run_that_reaches_what_ci_asks_has_missed_nothing() {
         let directory = std::env::temp_dir().join(format!("shamba-reliability-{}", std::process::id()));
-        let suites = directory.join("suites");
-        std::fs::create_dir_all(&suites).expect("made");
-        let mut lines: BTreeMap<&str, String> = BTreeMap::new();
-        for row in ROWS.iter().filter(|row| row.ci > 0) {
+        std::fs::create_dir_all(&directory).expect("made");
+        let counts = ROWS.iter().filter(|row| row.ci > 0).map(|row| {
             let (suite, count) = row.counts[0];
-            *lines.entry(suite).or_default() += &format!("{}\t{}\n", row.ci, count.replace('*', "x"));
-        }
-        for (suite, lines) in lines {
-            std::fs::write(suites.join(suite), lines).expect("written");
-        }
-        let of_steps = read(&directory).expect("read");
+            format!("{}\t{suite}\t{}\n", row.ci, count.replace('*', "x"))
+        });
+        let ended = "cargo test\t0a1b2c3d\t5\twell\n";
+        let suites = ended.to_owned() + &counts.collect::<String>();
+        std::fs::write(directory.join("suites.tsv"), suites).expect("written");
+        let (of_steps, _) = read_steps(&directory).expect("read");
         let tallies = merged(&of_steps);
         for row in ROWS {
             assert_eq!(missed(row, &tallies, &of_steps), None);
         }
-        std::fs::write(directory.join("overload-64MiB"), "70000\tmax KiB resident beyond the budget\n")
-            .expect("written");
-        let of_steps = read(&directory).expect("read");
+        let overload = ended.to_owned() + "70000\toverload-64MiB\tmax KiB resident beyond the budget\n";
+        std::fs::write(directory.join("overload.tsv"), overload).expect("written");
+        let (of_steps, ended) = read_steps(&directory).expect("read");
+        assert_eq!(ended.len(), 2);
         let missed = ROWS.iter().filter_map(|row| missed(row, &merged(&of_steps), &of_steps));
         assert_eq!(missed.count(), 1, "a limit holds for whoever measured it");
         std::fs::remove_dir_all(&directory).expect("removed");

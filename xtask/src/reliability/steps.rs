@@ -1,16 +1,19 @@
 //! The commands that write the counts, and their results.
 //!
-//! Each step writes its counts and its result to its own folder, which is emptied before it runs. A
-//! table can therefore combine runs of several days, and the counts of a short run of a suite do
-//! not replace those of the long one. A step without counts has failed, whatever its exit status:
-//! for example, the filter no longer matches a renamed test.
+//! The suites of a step write their counts to a folder, one file per suite, one line per count.
+//! When the step ends, its counts and its result become one file, `STEP.tsv`: a line of the
+//! command, the commit, the seconds and the result, then a line per count. A table can therefore
+//! combine runs of several days, and the counts of a short run of a suite do not replace those of
+//! the long one. A step without counts has failed, whatever its exit status: for example, the
+//! filter no longer matches a renamed test.
 //!
 //! Not here: the counts themselves ([`super::rows`]).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use super::{OfSteps, Tallies};
 use crate::copy::output_of;
 use crate::tidy;
 
@@ -120,8 +123,10 @@ impl Ended {
 /// Result of a step without violations that wrote counts.
 const WELL: &str = "well";
 
-/// Name of the file with a step's result, in its folder.
-pub const ENDED: &str = "ended";
+/// Path of a step's file.
+fn file_of(directory: &Path, step: &str) -> PathBuf {
+    directory.join(format!("{step}.tsv"))
+}
 
 impl Step {
     pub fn command(&self) -> String {
@@ -129,76 +134,101 @@ impl Step {
         format!("{}cargo {}", variables.collect::<String>(), self.words.join(" "))
     }
 
-    /// Runs the step, and records its result.
-    pub fn run(&self, tallies: &Path) -> Result<(), String> {
+    /// Runs the step, and leaves its file in `directory`; the suites write to the folder `counts`.
+    pub fn run(&self, directory: &Path, counts: &Path) -> Result<(), String> {
         let begun = Instant::now();
-        let folder = tallies.join(self.name);
-        let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
-        emptied(&folder).map_err(failed)?;
+        let _ = std::fs::remove_dir_all(counts);
+        std::fs::create_dir_all(counts).map_err(|error| format!("{}: {error}", counts.display()))?;
         let build = commit();
-        // Recorded as not ended until it ends; if it is killed, this remains.
-        let keep = |how: &str| {
-            let line = format!("{}\t{build}\t{}\t{how}\n", self.command(), begun.elapsed().as_secs());
-            std::fs::write(folder.join(ENDED), line).map_err(failed)
+        let path = file_of(directory, self.name);
+        let keep = |how: &str, lines: &str| {
+            let first = format!("{}\t{build}\t{}\t{how}\n", self.command(), begun.elapsed().as_secs());
+            std::fs::write(&path, first + lines).map_err(|error| format!("{}: {error}", path.display()))
         };
-        keep("begun")?;
+        // Recorded as not ended until it ends; if it is killed, this remains.
+        keep("begun", "")?;
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
         let mut command = Command::new(cargo);
-        command.args(self.words).envs(self.variables.iter().copied()).env("SHAMBA_TALLIES", &folder);
+        command.args(self.words).envs(self.variables.iter().copied()).env("SHAMBA_TALLIES", counts);
         let status = command.current_dir(tidy::root()).status();
         let status = status.map_err(|error| format!("cargo did not start: {error}"))?;
-        let has_counts = std::fs::read_dir(&folder).map_err(failed)?.count() > 1;
-        let how = match (status.success(), has_counts) {
-            (true, true) => WELL,
-            (true, false) => "without a count",
+        let lines = read_counts(counts)?;
+        let how = match (status.success(), lines.is_empty()) {
+            (true, false) => WELL,
+            (true, true) => "without a count",
             (false, _) => "not well",
         };
-        keep(how)
+        keep(how, &lines)
     }
 }
 
-/// The commit of the sources, with a `+` if they were changed since; a dash without `git`.
+/// The counts in a folder, one file per suite, as the lines of a step's file.
+fn read_counts(folder: &Path) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let mut suites: Vec<PathBuf> = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        suites.push(entry.map_err(failed)?.path());
+    }
+    suites.sort();
+    let mut lines = String::new();
+    for path in suites {
+        let suite = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for line in std::fs::read_to_string(&path).map_err(failed)?.lines() {
+            let (count, name) =
+                line.split_once('\t').ok_or_else(|| format!("{}: {line:?}", path.display()))?;
+            lines += &format!("{count}\t{suite}\t{name}\n");
+        }
+    }
+    Ok(lines)
+}
+
+/// The commit of the sources, with a `+` if any of them was changed since; a dash without `git`.
+///
+/// Published results are no sources: a step writes there.
 fn commit() -> String {
-    let mut git = Command::new("git");
-    let described = output_of(git.args(["describe", "--always", "--dirty=+"]).current_dir(tidy::root()));
-    described.map_or_else(|_| "-".to_owned(), |commit| commit.trim().to_owned())
+    let git = |arguments: &[&str]| {
+        output_of(Command::new("git").args(arguments).current_dir(tidy::root())).unwrap_or_default()
+    };
+    let head = git(&["rev-parse", "--short=8", "HEAD"]);
+    if head.is_empty() {
+        return "-".to_owned();
+    }
+    let changed = git(&["status", "--porcelain", "--", ":!docs/results"]);
+    format!("{}{}", head.trim(), if changed.is_empty() { "" } else { "+" })
 }
 
-/// Creates the folder, or empties one that a step left; any other folder is an error.
-fn emptied(folder: &Path) -> std::io::Result<()> {
-    if !folder.exists() {
-        return std::fs::create_dir_all(folder);
-    }
-    if !folder.join(ENDED).exists() {
-        let what = "it is there and no step left it: name another directory with --from";
-        return Err(std::io::Error::new(std::io::ErrorKind::AlreadyExists, what));
-    }
-    for entry in std::fs::read_dir(folder)? {
-        std::fs::remove_file(entry?.path())?;
-    }
-    Ok(())
-}
-
-/// The steps with results in `directory`, in order.
-pub fn read_steps(directory: &Path) -> Result<Vec<Ended>, String> {
-    let mut ended = Vec::new();
+/// Counts and results of the steps with a file in `directory`, in the order of [`STEPS`].
+pub fn read_steps(directory: &Path) -> Result<(OfSteps, Vec<Ended>), String> {
+    let (mut of_steps, mut ended) = (OfSteps::new(), Vec::new());
     for step in STEPS {
-        let path = directory.join(step.name).join(ENDED);
+        let path = file_of(directory, step.name);
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(format!("{}: {error}", path.display())),
         };
-        let [command, build, seconds, how] = text.trim_end().split('\t').collect::<Vec<_>>()[..] else {
-            return Err(format!("{}: {text:?}", path.display()));
+        let unclear = |line: &str| format!("{}: {line:?}", path.display());
+        let mut lines = text.lines();
+        let first = lines.next().unwrap_or_default();
+        let [command, build, seconds, how] = first.split('\t').collect::<Vec<_>>()[..] else {
+            return Err(unclear(first));
         };
         ended.push(Ended {
             name: step.name.to_owned(),
             command: command.to_owned(),
             build: build.to_owned(),
-            seconds: seconds.parse().map_err(|_| format!("{}: {text:?}", path.display()))?,
+            seconds: seconds.parse().map_err(|_| unclear(first))?,
             how: how.to_owned(),
         });
+        let mut tallies = Tallies::new();
+        for line in lines {
+            let [count, suite, name] = line.splitn(3, '\t').collect::<Vec<_>>()[..] else {
+                return Err(unclear(line));
+            };
+            let count = count.parse().map_err(|_| unclear(line))?;
+            tallies.entry(suite.to_owned()).or_default().insert(name.to_owned(), count);
+        }
+        of_steps.insert(step.name.to_owned(), tallies);
     }
-    Ok(ended)
+    Ok((of_steps, ended))
 }

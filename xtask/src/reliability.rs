@@ -6,7 +6,7 @@
 //! column and run with `--full`; a step that must reach a target on demand has missed it if its own
 //! counts do not reach it.
 //!
-//! The runs together take some ten hours, so the files of the published table are kept beside it:
+//! The runs together take some ten hours, so the files of the published table are kept next to it:
 //! a step can run again by itself, on another day, and its row names the commit that it ran on.
 //!
 //! Not here: the work of the suites (`tests/`), and the meaning of the counts

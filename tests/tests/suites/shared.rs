@@ -3,22 +3,15 @@
 //!
 //! Without threads: each call of one database fails in turn, while the other takes turns with it.
 //! With threads: one meets failing calls, a full disk, a close, a drop or a power cut, and the
-//! other one must go on with its rounds all the time; see `shamba_tests::shared`. And one that
-//! always has something to flush leaves the other its turns, which is counted in steps.
+//! other one must go on with its rounds all the time; see `shamba_tests::shared`.
 
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-use shamba::env::{Effect, Env, MemFs, Persistence};
-use shamba::{Event, EventListener, MergePolicy};
+use shamba::MergePolicy;
+use shamba::env::{Effect, Persistence};
 use shamba_tests::brief::is_brief;
 use shamba_tests::fault::{self, Fault};
 use shamba_tests::pool;
-use shamba_tests::runner::HOME;
 use shamba_tests::seed::{self, Rerun, mixed};
-use shamba_tests::shared::{Ending, FLOOR_BYTES, Life, Shares, Trouble};
+use shamba_tests::shared::{Ending, Life, Trouble};
 use shamba_tests::tally::Tally;
 use shamba_tests::vectors::Vector;
 
@@ -112,92 +105,4 @@ fn one_fails_while_the_other_works() {
     if !is_brief() {
         total.require(&[("lives", 128), ("calls that failed", 700), ("engine calls that failed", 700)]);
     }
-}
-
-/// The beginnings of flushes, in their order, and the requests of the quiet database.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Moment {
-    Asked,
-    OfBusy,
-    OfQuiet,
-}
-
-struct Moments(Arc<Mutex<Vec<Moment>>>, Moment);
-
-impl EventListener for Moments {
-    fn event(&self, event: &Event) {
-        if matches!(event, Event::FlushBegin { .. }) {
-            self.0.lock().expect("nobody panics with it").push(self.1);
-        }
-    }
-}
-
-/// Requests of a flush, and flushes of the other database after which it stops.
-const REQUESTS: usize = 30;
-const BUSY_FLUSHES_MAX: usize = 3_000;
-
-/// A member is visited after at most one step of each other one. From outside, more steps can come
-/// between, while the thread that asks for a flush is not scheduled: so a quarter of the requests
-/// does not count.
-#[test]
-fn one_that_always_has_work_leaves_the_other_its_turns() {
-    let shares = Shares::new(4 * FLOOR_BYTES, 1);
-    let moments = Arc::new(Mutex::new(Vec::new()));
-    let open = |moment: Moment| {
-        let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };
-        let mut vector = Vector::plain(MergePolicy::Tiering);
-        // Neither compactions nor sealed memtables hold up its writers for long.
-        (vector.write_buffer, vector.immutable, vector.l0) = (2 << 10, Some(8), Some((4_000, 5_000)));
-        let builder = shares.give(vector.builder(Path::new(HOME), &env));
-        builder.event_listener(Arc::new(Moments(Arc::clone(&moments), moment))).open().expect("open")
-    };
-    // The busy one comes first in the pool.
-    let (busy, quiet) = (open(Moment::OfBusy), open(Moment::OfQuiet));
-    let note = |moment| moments.lock().expect("nobody panics with it").push(moment);
-    let count =
-        |moment| moments.lock().expect("nobody panics with it").iter().filter(|of| **of == moment).count();
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let writer = |writer: usize| {
-            let (busy, stop, count) = (&busy, &stop, &count);
-            scope.spawn(move || {
-                for number in 0u64.. {
-                    let is_over = number % 16 == 0 && count(Moment::OfBusy) >= BUSY_FLUSHES_MAX;
-                    if stop.load(Ordering::Acquire) || is_over {
-                        break;
-                    }
-                    busy.put(format!("{writer}/{}", number % 100), [1; 400]).expect("put");
-                }
-            })
-        };
-        let writers: Vec<_> = (0..3).map(writer).collect();
-        while count(Moment::OfBusy) < 20 {
-            assert!(!writers.iter().all(|writer| writer.is_finished()), "the writers ended");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        for request in 0..REQUESTS {
-            quiet.put("key", request.to_string()).expect("put");
-            note(Moment::Asked);
-            quiet.flush().expect("flush");
-        }
-        stop.store(true, Ordering::Release);
-    });
-    let moments = moments.lock().expect("nobody panics with it");
-    let mut between: Vec<usize> = moments
-        .split(|moment| *moment == Moment::Asked)
-        .skip(1)
-        .map(|after| after.iter().take_while(|moment| **moment == Moment::OfBusy).count())
-        .collect();
-    between.sort_unstable();
-    let tally = Tally::of(&[
-        ("requests of a flush", between.len() as u64),
-        ("flushes of the busy database", moments.iter().filter(|of| **of == Moment::OfBusy).count() as u64),
-    ]);
-    tally.tell("shared-turns", &format!("turns of a flush thread: steps between {between:?}"));
-    tally.require(&[("requests of a flush", REQUESTS as u64), ("flushes of the busy database", 30)]);
-    let steps_max = between[REQUESTS * 3 / 4];
-    assert!(
-        steps_max <= 2,
-        "a quarter of the requests waited for at least {steps_max} steps of the other database"
-    );
 }

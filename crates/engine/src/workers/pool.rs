@@ -192,10 +192,7 @@ impl Pool {
     /// Waits for a wake-up, or until the first member of the lane is due. Each has a time of its
     /// own: wake-ups of one delay no other, and none is due before its time because of another.
     fn wait<'a>(&self, lane: Lane, state: RankedGuard<'a, State>) -> RankedGuard<'a, State> {
-        // Those that take no step any more have no say.
-        let members = state.members.iter().filter(|member| !member.is_leaving);
-        let first_us = members.filter_map(|member| member.lanes[lane as usize].step_from_us()).min();
-        let wait = first_us.map(|us| Duration::from_micros(us.saturating_sub(now_us())));
+        let wait = state.first_due_us(lane).map(|us| Duration::from_micros(us.saturating_sub(now_us())));
         state.wait_timeout(&self.work[lane as usize], wait.unwrap_or(IDLE)).0
     }
 
@@ -259,6 +256,13 @@ impl State {
     fn running(&self, id: u64) -> usize {
         let of = |member: &Member| member.lanes.iter().map(|visits| visits.running).sum();
         self.members.iter().find(|member| member.id == id).map_or(0, of)
+    }
+
+    /// When the first member of the lane is due, in the process's microseconds.
+    fn first_due_us(&self, lane: Lane) -> Option<u64> {
+        // Those that leave take no step any more: a thread that woke for them would find nothing.
+        let members = self.members.iter().filter(|member| !member.is_leaving);
+        members.filter_map(|member| member.lanes[lane as usize].step_from_us()).min()
     }
 
     /// The next member of the lane that may have work, beginning with the one whose turn it is.

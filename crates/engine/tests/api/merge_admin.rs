@@ -352,19 +352,21 @@ fn count_up(env: &Env, seed: u64, mut flushed: impl FnMut()) -> BTreeMap<Vec<u8>
     let db = builder(env, DIR).keyspace(LISTS, counting()).open().expect("opens");
     let counters = db.keyspace(LISTS).expect("made");
     let mut snapshots = Vec::new();
-    for turn in 0..6 {
+    for turn in 0..8 {
         for _ in 0..40 {
             let key = [b'k', (rng.next_u64() % 10) as u8];
             counters.merge(key, (rng.next_u64() % 100).to_le_bytes()).expect("merged");
         }
-        if turn < 5 {
+        if turn < 7 {
             db.flush().expect("flushed");
             flushed();
         }
         match turn {
-            // The compaction combines the operands of two flushes above the first one.
-            0 | 3 => snapshots.push(db.snapshot()),
-            2 => db.compact().expect("compacted"),
+            // The second of these folds an operand into a value, whose base is in another table.
+            0 | 1 => db.compact().expect("compacted"),
+            // The compaction combines the operands of two flushes above the older ones.
+            2 | 5 => snapshots.push(db.snapshot()),
+            4 => db.compact().expect("compacted"),
             _ => {}
         }
     }

@@ -21,8 +21,6 @@ struct Listed {
     steps: Mutex<VecDeque<Step>>,
     running: AtomicUsize,
     most_running: AtomicUsize,
-    /// Calls of `step`, with those for which there was none in the list.
-    asked: AtomicUsize,
     has_panicked: AtomicBool,
 }
 
@@ -33,7 +31,6 @@ impl Listed {
             steps: Mutex::new(steps.into_iter().collect()),
             running: AtomicUsize::new(0),
             most_running: AtomicUsize::new(0),
-            asked: AtomicUsize::new(0),
             has_panicked: AtomicBool::new(false),
         })
     }
@@ -50,7 +47,6 @@ impl Steps for Listed {
 
     fn step(&self, lane: Lane) -> Next {
         assert_eq!(lane, Lane::Compaction, "a lane without threads");
-        self.asked.fetch_add(1, Ordering::SeqCst);
         let Some(step) = lock(&self.steps).pop_front() else { return Next::After(LONG) };
         let running = 1 + self.running.fetch_add(1, Ordering::SeqCst);
         self.most_running.fetch_max(running, Ordering::SeqCst);
@@ -135,20 +131,23 @@ fn threads_do_not_spin_for_a_member_that_leaves() {
         Next::After(Duration::ZERO)
     });
     let workers = Workers::new(2);
-    let (leaving, other) = (Listed::new(2, [slow, quick]), Listed::new(2, []));
-    let (membership, _other) = (join(&workers, &leaving), join(&workers, &other));
+    let leaving = Listed::new(2, [slow, quick]);
+    let membership = join(&workers, &leaving);
     assert_eq!(began.iter().take(2).sum::<usize>(), 1, "both run");
     std::thread::scope(|scope| {
         let left = scope.spawn(|| membership.leave());
-        std::thread::sleep(Duration::from_millis(20));
+        let state = || workers.pool.state.lock();
+        while !state().members[0].is_leaving {
+            std::thread::yield_now();
+        }
         open_quick.send(()).expect("the step waits");
-        std::thread::sleep(Duration::from_millis(20));
-        let before = other.asked.load(Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(50));
-        let asked = other.asked.load(Ordering::SeqCst) - before;
+        while state().members[0].lanes[Lane::Compaction as usize].running > 1 {
+            std::thread::yield_now();
+        }
+        let due_us = state().first_due_us(Lane::Compaction);
         open_slow.send(()).expect("the step waits");
         left.join().expect("left");
-        assert!(asked < 20, "the other member was asked {asked} times");
+        assert_eq!(due_us, None, "a thread wakes for the member that leaves");
     });
 }
 

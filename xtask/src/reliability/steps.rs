@@ -134,9 +134,10 @@ impl Step {
         format!("{}cargo {}", variables.collect::<String>(), self.words.join(" "))
     }
 
-    /// Runs the step, and leaves its file in `directory`; the suites write to the folder `counts`.
+    /// Runs the step, and leaves its file in `directory`; the suites write to its folder in `counts`.
     pub fn run(&self, directory: &Path, counts: &Path) -> Result<(), String> {
         let begun = Instant::now();
+        let counts = &counts.join(self.name);
         let _ = std::fs::remove_dir_all(counts);
         std::fs::create_dir_all(counts).map_err(|error| format!("{}: {error}", counts.display()))?;
         let build = commit();

@@ -294,7 +294,7 @@ fn equivalent() -> Result<BTreeMap<String, String>, String> {
         .collect()
 }
 
-/// Prints a table of the parts, and the mutants that nothing noticed.
+/// Prints the mutants that nothing noticed, a table of the parts, and one of the suites.
 fn print(
     mutants: &[Mutant],
     keys: &[String],
@@ -315,6 +315,7 @@ fn print(
     }
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     let mut missed = BTreeSet::new();
+    let mut suites: BTreeMap<String, usize> = BTreeMap::new();
     for (number, mutant) in mutants.iter().enumerate() {
         let row = rows.entry(part(&mutant.file)).or_default();
         row.mutants += 1;
@@ -323,6 +324,9 @@ fn print(
             continue;
         }
         let outcome = results.get(mutant, &keys[number]);
+        if let Some(Outcome::Caught(test) | Outcome::TimedOut(test)) = &outcome {
+            *suites.entry(suite(test)).or_default() += 1;
+        }
         match &outcome {
             _ if unbuilt(number) => row.unbuilt += 1,
             Some(Outcome::Caught(_)) => row.failed += 1,
@@ -350,6 +354,19 @@ fn print(
         println!(
             "| `{part}` | {mutants} | {unbuilt} | {failed} | {timed_out} | {equivalent} | {missed} | {open} | {unknown} | {percent:.1} % |"
         );
+    }
+    println!("\n| noticed first by | mutants |\n|---|---:|");
+    for (suite, noticed) in &suites {
+        println!("| `{suite}` | {noticed} |");
+    }
+}
+
+/// The suite of a test: its executable, and the module of those with many suites.
+fn suite(test: &str) -> String {
+    let (executable, name) = test.split_once(": ").unwrap_or((test, ""));
+    match name.split_once("::") {
+        Some((module, _)) if executable == "suites" => format!("{executable} {module}"),
+        _ => executable.to_owned(),
     }
 }
 
@@ -379,6 +396,12 @@ mod tests {
         };
         let keys = keys(&[mutant("a.rs:1:2: replace + in f"), mutant("a.rs:9:2: replace + in f")]);
         assert_eq!(keys, ["a.rs: replace + in f", "a.rs: replace + in f #2"]);
+    }
+
+    #[test]
+    fn a_suite_is_an_executable_or_a_module_of_one() {
+        assert_eq!(suite("suites: crash::every_crash"), "suites crash");
+        assert_eq!(suite("shamba: writer::tests::group"), "shamba");
     }
 
     #[test]

@@ -33,6 +33,7 @@ use crate::directory::{NUMBERS_AHEAD_MAX, is_stray, number_after};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::keyspace::rules::NAME_BYTES_MAX;
 use shamba_key::KeyspaceId;
+use shamba_log::framing::{FileHeader, FileWindow, HEADER_BYTES};
 use shamba_log::wal::{log_file_name, parse_log_file_name};
 use shamba_tree::version::current::{CURRENT, read_current};
 use shamba_tree::version::manifest::load::read_edits;
@@ -293,7 +294,7 @@ fn read_state(
             return Ok((loaded.state, true));
         }
         Ok(None) => Error::corruption(&dir.join(CURRENT), 0, CURRENT, "it is missing"),
-        Err(error) => error.into(),
+        Err(error) => damage_of(env, error)?,
     };
     report.damaged(&dir.join(CURRENT), &error, "the list of current tables");
     // If `CURRENT` can be read, only the manifest that it names can be the current one.
@@ -337,11 +338,28 @@ fn read_state(
             Ok((state, true))
         }
         Err(error) => {
-            let error = error.into();
+            let error = damage_of(env, error)?;
             report.damaged(&path, &error, "the list of current tables");
             lose_manifest(&path, &error, report);
             Ok((state, false))
         }
+    }
+}
+
+/// Returns an error of reading `CURRENT`, a manifest or a log as damage, with which the repair goes
+/// on.
+///
+/// # Errors
+/// `Unsupported` for an undamaged file of a newer version, which that version can read. An unknown
+/// version is damage if the checksum of the file header does not match.
+pub(super) fn damage_of(env: &Env, error: FileError) -> Result<Error> {
+    let is_undamaged = |path: &Path| {
+        let mut start = FileWindow::open(env, path)?;
+        start.at(0, HEADER_BYTES as usize).map(FileHeader::is_intact)
+    };
+    match &error {
+        FileError::Unsupported { file, .. } if is_undamaged(file)? => Err(error.into()),
+        _ => Ok(error.into()),
     }
 }
 

@@ -20,7 +20,7 @@ use shamba_env::Env;
 use shamba_key::{EntryKind, SeqNo};
 use shamba_table::{RangeTombstone, Reads};
 
-use super::found::Found;
+use super::found::{Found, damage_of};
 use super::report::{Loss, RepairReport};
 use crate::directory::is_stray;
 use crate::error::{Error, Result};
@@ -392,7 +392,7 @@ fn readable(
                 report.warn(format!("{}: not replayed, because it follows an unreadable log", path.display()))
             }
             Err(error) => {
-                let error = error.into();
+                let error = damage_of(env, error)?;
                 report.damaged(&path, &error, "writes since the last flush");
                 broken.get_or_insert((path, error));
             }

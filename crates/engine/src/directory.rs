@@ -19,6 +19,10 @@ use crate::writer::parse_side_file_name;
 pub(crate) const LOCK: &str = "LOCK";
 /// Marks a directory whose repair is incomplete.
 pub(crate) const REPAIRING: &str = "REPAIRING";
+/// Maximum distance of a file's number from the next number that the manifest records. Every edit of
+/// the manifest records it anew, and between two edits a database assigns thousands of numbers, at
+/// most millions while the disk is full. Keyspaces share the numbers, and have only 32 bits.
+pub(crate) const NUMBERS_AHEAD_MAX: u64 = 1 << 30;
 /// Delay between two attempts to take a lock that another holder has: short compared to an open.
 const LOCK_RETRY_US: u64 = 10_000;
 
@@ -48,6 +52,13 @@ pub(crate) fn file_number(name: &str) -> Option<u64> {
         .or_else(|| parse_value_file_name(name).map(|values| values.0))
         .or_else(|| parse_side_file_name(name).map(|values| values.0))
         .or_else(|| parse_manifest_file_name(name))
+}
+
+/// Whether this is the name of a database file, but with a number that the database whose manifest
+/// records the next number `next_id` cannot have assigned. Such a file is not the database's: it is
+/// not read, not removed, and does not raise the next number.
+pub(crate) fn is_stray(name: &str, next_id: u64) -> bool {
+    file_number(name).is_some_and(|number| number > next_id.saturating_add(NUMBERS_AHEAD_MAX))
 }
 
 /// The number after those in these names of files; 1 without any. Numbers above `max` do not count.

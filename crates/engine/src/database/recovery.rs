@@ -35,7 +35,7 @@ use super::compose::compose;
 use super::core::Core;
 use crate::catalog::DEFAULT_KEYSPACE;
 use crate::database::builder::Builder;
-use crate::directory::{file_number, sync_names_above};
+use crate::directory::{file_number, is_stray, sync_names_above};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::memory::{Budget, Member};
@@ -117,7 +117,7 @@ fn open_state(
     // A new database has just recorded its creation settings; other given options are recorded as
     // at a later open.
     let given = if settings.record { settings.given_over(&recorded) } else { Vec::new() };
-    let files = if is_new { Vec::new() } else { list_files(&env, &dir)? };
+    let files = if is_new { Vec::new() } else { list_files(&env, &dir, state.next_id)? };
     let member = builder.budget.as_ref().map(|budget| join_budget(&env, budget)).transpose()?;
     let core = Arc::new(compose(builder, env, &dir, (settings, member), &state, &files, file_lock)?);
     warnings.extend(open_tables(&core, &state)?);
@@ -191,8 +191,10 @@ fn settings_of(builder: &Builder, recorded: &Settings) -> Result<Settings> {
     Ok(settings)
 }
 
-fn list_files(env: &Env, dir: &Path) -> Result<Vec<String>> {
-    let entries = env.vfs.list(dir).map_err(|error| Error::io("list", dir, error))?;
+/// The names of the files in `dir`, without those that the database cannot have assigned.
+fn list_files(env: &Env, dir: &Path, next_id: u64) -> Result<Vec<String>> {
+    let mut entries = env.vfs.list(dir).map_err(|error| Error::io("list", dir, error))?;
+    entries.retain(|entry| !is_stray(&entry.name, next_id));
     if let Some(entry) = entries.iter().find(|entry| entry.is_dir && file_number(&entry.name).is_some()) {
         let path = dir.join(&entry.name);
         return Err(Error::corruption(&path, 0, "file", "a directory is in its place"));

@@ -119,6 +119,15 @@ impl FileHeader {
         bytes
     }
 
+    /// Whether the first bytes of a file are an undamaged header, of this or of a later version.
+    pub fn is_intact(bytes: &[u8]) -> bool {
+        let mut decoder = Decoder::new(bytes.get(CHECKED_BYTES - 16..).unwrap_or_default());
+        let (Ok(birth), Ok(_number), Ok(stored)) = (decoder.u64(), decoder.u64(), decoder.u32()) else {
+            return false;
+        };
+        stored == checksum(BirthId(birth), 0, &bytes[..CHECKED_BYTES])
+    }
+
     /// Decodes a header from the first bytes of a file. `number` is the number in the file's name,
     /// or `None` if the name has none.
     pub fn decode(kind: FileKind, number: Option<u64>, bytes: &[u8]) -> Result<Self, HeaderFault> {

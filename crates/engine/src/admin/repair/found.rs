@@ -29,10 +29,11 @@ use shamba_table::{
 use super::report::{Loss, RepairReport};
 use super::values::Values;
 use crate::catalog::DEFAULT_KEYSPACE;
-use crate::directory::number_after;
+use crate::directory::{NUMBERS_AHEAD_MAX, is_stray, number_after};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::keyspace::rules::NAME_BYTES_MAX;
 use shamba_key::KeyspaceId;
+use shamba_log::framing::{FileHeader, FileWindow, HEADER_BYTES};
 use shamba_log::wal::{log_file_name, parse_log_file_name};
 use shamba_tree::version::current::{CURRENT, read_current};
 use shamba_tree::version::manifest::load::read_edits;
@@ -46,6 +47,10 @@ use shamba_tree::version::{KeyRange, TableUse};
 const UNATTRIBUTED: &str = "unattributed";
 /// Id of that keyspace. Ids count up from 1, and no database reaches this number.
 const UNATTRIBUTED_ID: KeyspaceId = KeyspaceId(1 << 30);
+
+/// Maximum number in the name of a file that counts if no manifest states the next number. Keyspaces
+/// are numbered with the files, in 32 bits: a stray name must not use them up.
+const NUMBER_MAX: u64 = (u32::MAX / 2) as u64;
 
 /// A readable table, and the range of it in use.
 pub(super) struct Part {
@@ -92,8 +97,10 @@ impl Found {
         let spaces = state.keyspaces.iter().map(named).collect();
         let mut tables = Tables::new(env, dir, &entries);
         let values = Values::new(env, dir, &entries, (Arc::clone(&tables.files), &state));
-        // Keyspaces are numbered with the files, in 32 bits: a stray name must not use them up.
-        let number_max = u64::from(u32::MAX / 2);
+        let number_max = match is_whole {
+            true => state.next_id.saturating_add(NUMBERS_AHEAD_MAX),
+            false => NUMBER_MAX,
+        };
         let beyond_files = number_after(entries.iter().map(|entry| &entry.name[..]), number_max);
         let mut found = Self { state, is_whole, beyond_files, spaces, renamed: Vec::new(), values };
         if found.is_whole {
@@ -287,14 +294,17 @@ fn read_state(
             return Ok((loaded.state, true));
         }
         Ok(None) => Error::corruption(&dir.join(CURRENT), 0, CURRENT, "it is missing"),
-        Err(error) => error.into(),
+        Err(error) => damage_of(env, error)?,
     };
     report.damaged(&dir.join(CURRENT), &error, "the list of current tables");
     // If `CURRENT` can be read, only the manifest that it names can be the current one.
     let current = read_current(env, dir).ok().flatten();
     let files = entries.iter().filter(|entry| !entry.is_dir);
-    let numbers: Vec<u64> = files.filter_map(|entry| parse_manifest_file_name(&entry.name)).collect();
-    let named = current.map(|current| current.number).filter(|number| numbers.contains(number));
+    let numbers = files.filter_map(|entry| parse_manifest_file_name(&entry.name));
+    let named = current.map(|current| current.number);
+    let numbers: Vec<u64> =
+        numbers.filter(|number| *number <= NUMBER_MAX || Some(*number) == named).collect();
+    let named = named.filter(|number| numbers.contains(number));
     let Some(number) = named.or(numbers.iter().copied().max()) else {
         lose_manifest(dir, &error, report);
         return Ok((ManifestState::default(), false));
@@ -328,11 +338,28 @@ fn read_state(
             Ok((state, true))
         }
         Err(error) => {
-            let error = error.into();
+            let error = damage_of(env, error)?;
             report.damaged(&path, &error, "the list of current tables");
             lose_manifest(&path, &error, report);
             Ok((state, false))
         }
+    }
+}
+
+/// Returns an error of reading `CURRENT`, a manifest or a log as damage, with which the repair goes
+/// on.
+///
+/// # Errors
+/// `Unsupported` for an undamaged file of a newer version, which that version can read. An unknown
+/// version is damage if the checksum of the file header does not match.
+pub(super) fn damage_of(env: &Env, error: FileError) -> Result<Error> {
+    let is_undamaged = |path: &Path| {
+        let mut start = FileWindow::open(env, path)?;
+        start.at(0, HEADER_BYTES as usize).map(FileHeader::is_intact)
+    };
+    match &error {
+        FileError::Unsupported { file, .. } if is_undamaged(file)? => Err(error.into()),
+        _ => Ok(error.into()),
     }
 }
 
@@ -342,7 +369,8 @@ fn read_state(
 fn is_outdated(state: &ManifestState, dir: &Path, entries: &[DirEntry], report: &mut RepairReport) -> bool {
     let names = || entries.iter().filter(|entry| !entry.is_dir).map(|entry| entry.name.as_str());
     let has_first_log = names().filter_map(parse_log_file_name).any(|log| log == state.first_log);
-    let newer = names().filter_map(parse_table_file_name).find(|table| table.0 >= state.next_id);
+    let ours = names().filter(|name| !is_stray(name, state.next_id));
+    let newer = ours.filter_map(parse_table_file_name).find(|table| table.0 >= state.next_id);
     let Some(newer) = newer.filter(|_| !has_first_log) else { return false };
     let detail = format!(
         "its end is missing: {} does not exist any more, and {} is newer",

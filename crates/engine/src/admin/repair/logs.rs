@@ -20,8 +20,9 @@ use shamba_env::Env;
 use shamba_key::{EntryKind, SeqNo};
 use shamba_table::{RangeTombstone, Reads};
 
-use super::found::Found;
+use super::found::{Found, damage_of};
 use super::report::{Loss, RepairReport};
+use crate::directory::is_stray;
 use crate::error::{Error, Result};
 use crate::options::settings::Settings;
 use shamba_key::{KeyspaceId, LogNo};
@@ -374,8 +375,10 @@ fn readable(
     report: &mut RepairReport,
 ) -> Result<(Vec<LogNo>, Option<Broken>)> {
     let entries = env.vfs.list(dir).map_err(|error| Error::io("list", dir, error))?;
-    let mut numbers: Vec<LogNo> =
-        entries.iter().filter_map(|entry| parse_log_file_name(&entry.name)).collect();
+    // Without a manifest the next number is not known.
+    let is_stray = |name: &str| found.is_whole && is_stray(name, found.state.next_id);
+    let ours = entries.iter().filter(|entry| !is_stray(&entry.name));
+    let mut numbers: Vec<LogNo> = ours.filter_map(|entry| parse_log_file_name(&entry.name)).collect();
     numbers.sort_unstable();
     let first = if found.is_whole { found.state.first_log } else { LogNo(0) };
     numbers.retain(|log| *log >= first);
@@ -389,7 +392,7 @@ fn readable(
                 report.warn(format!("{}: not replayed, because it follows an unreadable log", path.display()))
             }
             Err(error) => {
-                let error = error.into();
+                let error = damage_of(env, error)?;
                 report.damaged(&path, &error, "writes since the last flush");
                 broken.get_or_insert((path, error));
             }

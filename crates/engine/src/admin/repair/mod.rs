@@ -31,6 +31,8 @@ mod found;
 mod logs;
 mod merge;
 mod report;
+#[cfg(test)]
+mod tests;
 mod values;
 
 pub use self::report::{Loss, LostRange, RepairReport};

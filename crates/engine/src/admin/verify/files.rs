@@ -10,18 +10,22 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use shamba_env::{DirEntry, Env, LockKind};
+use shamba_env::{DirEntry, Env, FileError, LockKind};
 use shamba_table::{BirthId, OpenFiles, TableId, parse_table_file_name, survey_damage, table_file_name};
 
 use super::{CheckReport, replay_strictly};
 use crate::admin::inspect::{Ending, wal_file};
-use crate::directory::{LOCK, file_number, locked};
+use crate::directory::{LOCK, file_number, is_stray, locked};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::settings::Settings;
 use shamba_key::LogNo;
 use shamba_log::wal::{log_file_name, parse_log_file_name};
 use shamba_tree::version::current::CURRENT;
+use shamba_tree::version::manifest::load::Loaded;
 use shamba_tree::version::manifest::{ManifestReader, ManifestState};
+
+/// The result of reading the current manifest.
+type Loading = std::result::Result<Option<Loaded>, FileError>;
 
 /// Maximum number of files that are open at once: a table, and the value files that its entries
 /// refer to in turn.
@@ -45,8 +49,9 @@ pub fn check_files(env: &Env, dir: &Path) -> Result<CheckReport> {
     // Under the lock: a writer that closes adds and removes files.
     let entries = list()?;
     let mut check = FileCheck { env, dir, entries: &entries, report: CheckReport::default() };
-    check.directories();
-    let state = check.manifest();
+    let loaded = ManifestReader::load(env, dir);
+    check.directories(loaded.as_ref().ok().and_then(Option::as_ref).map(|loaded| loaded.state.next_id));
+    let state = check.manifest(loaded);
     check.tables(state.as_ref());
     check.logs(state.as_ref());
     match crate::statistics::file::read(env, dir) {
@@ -64,11 +69,14 @@ pub(super) struct FileCheck<'a> {
 }
 
 impl FileCheck<'_> {
-    /// Reports directories that have the name of a database file.
-    fn directories(&mut self) {
+    /// Reports directories that have the name of a database file. `next_id` is the next number, if
+    /// the manifest can be read.
+    fn directories(&mut self, next_id: Option<u64>) {
+        let is_ours =
+            |name: &str| file_number(name).is_some() && !next_id.is_some_and(|next| is_stray(name, next));
         for entry in self.entries.iter().filter(|entry| entry.is_dir) {
             let name = entry.name.as_str();
-            if name == CURRENT || file_number(name).is_some() {
+            if name == CURRENT || is_ours(name) {
                 let path = self.dir.join(name);
                 let error = Error::corruption(&path, 0, "file", "a directory is in its place");
                 self.report.add(&path, &error, "this file".to_owned());
@@ -76,8 +84,8 @@ impl FileCheck<'_> {
         }
     }
 
-    fn manifest(&mut self) -> Option<ManifestState> {
-        match ManifestReader::load(self.env, self.dir) {
+    fn manifest(&mut self, loaded: Loading) -> Option<ManifestState> {
+        match loaded {
             Ok(Some(loaded)) => {
                 loaded.torn.iter().for_each(|torn| self.report.warn(torn.to_string()));
                 let bytes = self.entries.iter().filter(|entry| entry.name.starts_with("MANIFEST-"));
@@ -178,7 +186,8 @@ impl FileCheck<'_> {
 
     fn logs(&mut self, state: Option<&ManifestState>) {
         let first = state.map_or(LogNo(0), |state| state.first_log);
-        let files = self.entries.iter().filter(|entry| !entry.is_dir);
+        let is_stray = |name: &str| state.is_some_and(|state| is_stray(name, state.next_id));
+        let files = self.entries.iter().filter(|entry| !entry.is_dir && !is_stray(&entry.name));
         let numbers = files.filter_map(|entry| parse_log_file_name(&entry.name));
         for number in numbers.filter(|number| *number >= first) {
             self.log(number);

@@ -23,6 +23,7 @@ use shamba_env::Env;
 use shamba_table::TableReader;
 
 use crate::catalog::Catalog;
+use crate::directory::is_stray;
 use crate::error::{Error, ErrorKind, Result};
 use crate::telemetry::Telemetry;
 use shamba_log::wal::{Recovery, ReplayOptions, ReplayReport, parse_log_file_name, replay};
@@ -270,7 +271,8 @@ pub(crate) fn replay_strictly(
         held_bytes_max,
     };
     let entries = env.vfs.list(dir).map_err(|error| Error::io("list", dir, error))?;
-    let logs: Vec<_> = entries.iter().filter_map(|entry| parse_log_file_name(&entry.name)).collect();
+    let ours = entries.iter().filter(|entry| !is_stray(&entry.name, state.next_id));
+    let logs: Vec<_> = ours.filter_map(|entry| parse_log_file_name(&entry.name)).collect();
     replay(env, dir, &logs, &options, &mut |_| Ok(()))
 }
 

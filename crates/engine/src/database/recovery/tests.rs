@@ -5,6 +5,7 @@ mod cut_manifest;
 mod damage;
 mod logs;
 mod replay;
+mod stray;
 
 use std::path::PathBuf;
 

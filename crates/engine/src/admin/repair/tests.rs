@@ -1,0 +1,84 @@
+//! Tests of repairs that are refused before anything is written.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use shamba_env::{Env, MemFs, read_file, write_file_synced};
+use shamba_table::{BirthId, checksum};
+
+use crate::error::ErrorKind;
+use crate::{Db, repair};
+
+const DIR: &str = "/db";
+const OUT: &str = "/out";
+
+/// A database with a table and a log.
+fn database() -> Env {
+    let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+    let db = Db::builder(DIR).env(env.clone()).info_log(false).open().expect("created");
+    db.put("in a table", "1").expect("put");
+    db.flush().expect("flushed");
+    db.put("in the log", "2").expect("put");
+    db.close().expect("closed");
+    env
+}
+
+/// The path of the file whose name contains `part`.
+fn file(env: &Env, part: &str) -> PathBuf {
+    let entries = env.vfs.list(Path::new(DIR)).expect("listed");
+    let entry = entries.into_iter().find(|entry| entry.name.contains(part)).expect("it exists");
+    Path::new(DIR).join(entry.name)
+}
+
+/// Sets the version in the header of a framed file to 2, with the checksum of the header.
+fn make_newer(env: &Env, path: &Path) {
+    let mut bytes = read_file(env.vfs.as_ref(), path).expect("read");
+    bytes[8] = 2;
+    let birth = BirthId(u64::from_le_bytes(bytes[28..36].try_into().expect("8 bytes")));
+    let sum = checksum(birth, 0, &bytes[..44]);
+    bytes[44..48].copy_from_slice(&sum.to_le_bytes());
+    replace(env, path, &bytes);
+}
+
+fn replace(env: &Env, path: &Path, bytes: &[u8]) {
+    env.vfs.unlink(path).expect("it exists");
+    write_file_synced(env.vfs.as_ref(), path, bytes).expect("written");
+}
+
+#[test]
+fn undamaged_files_of_a_newer_version_are_refused_and_nothing_is_written() {
+    for (newer, lost) in [
+        ("CURRENT", None),
+        ("MANIFEST-", None),
+        (".log", None),
+        ("MANIFEST-", Some("CURRENT")),
+        (".log", Some("CURRENT")),
+    ] {
+        let env = database();
+        let path = file(&env, newer);
+        make_newer(&env, &path);
+        if let Some(lost) = lost {
+            env.vfs.unlink(&file(&env, lost)).expect("removed");
+        }
+        let error = repair(&env, Path::new(DIR), Path::new(OUT)).expect_err("it is not damaged");
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{newer} without {lost:?}: {error}");
+        let text = error.to_string();
+        assert!(text.contains(&path.display().to_string()) && text.contains("version 2"), "{text}");
+        assert!(!env.vfs.exists(Path::new(OUT)).expect("asked"), "{newer} without {lost:?}");
+    }
+}
+
+#[test]
+fn a_header_with_a_newer_version_and_a_wrong_checksum_is_damage() {
+    for damaged in ["CURRENT", "MANIFEST-", ".log"] {
+        let env = database();
+        let path = file(&env, damaged);
+        let mut bytes = read_file(env.vfs.as_ref(), &path).expect("read");
+        bytes[8] ^= 4;
+        replace(&env, &path, &bytes);
+        let report = repair(&env, Path::new(DIR), Path::new(OUT)).expect("repaired");
+        assert!(report.problems.iter().any(|problem| problem.file == path), "{report:?}");
+        let db = Db::builder(OUT).env(env.clone()).info_log(false).open().expect("opened");
+        assert_eq!(db.get("in a table").expect("read").as_deref(), Some(&b"1"[..]), "{damaged}");
+    }
+}

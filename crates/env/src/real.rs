@@ -4,7 +4,7 @@
 //! passed on (see [`crate::read_exact_at`]), errors keep their number. Appends go to the end of the
 //! file, also after a truncation. Locks belong to the open file (`flock`, `LockFileEx`): a second
 //! open in the same process is refused too, and the end of the process releases them, however it
-//! ends.
+//! ends. The directory of a file that a writer has locked stays open, for syncs of it.
 //!
 //! Platform differences are in [`crate::system`].
 //!
@@ -65,8 +65,17 @@ impl WriteFile for RealWriteFile {
     }
 }
 
-/// Canonical paths of the files that this process has locked, each as often as it is locked.
-static HELD: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// A file that this process has locked.
+struct Held {
+    /// Its canonical path.
+    path: PathBuf,
+    /// Its directory, open for as long as the lock is held by a writer: the names of a database's
+    /// files can be made durable although no descriptor is left to open the directory with.
+    directory: Option<Arc<File>>,
+}
+
+/// The files that this process has locked, each as often as it is locked.
+static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
 
 /// The path that identifies a locked file in [`HELD`]. If it has no canonical path (for instance
 /// below the root of another process) it is the given one.
@@ -74,9 +83,16 @@ fn identity(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
-fn held() -> MutexGuard<'static, Vec<PathBuf>> {
+fn held() -> MutexGuard<'static, Vec<Held>> {
     // Consistent between any two statements that can panic.
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The directory that is open because a file in it is locked.
+fn held_directory(path: &Path) -> Option<Arc<File>> {
+    let path = identity(path);
+    let held = held();
+    held.iter().find_map(|held| held.directory.clone().filter(|_| held.path.parent() == Some(&path)))
 }
 
 /// A held lock. The lock belongs to `file`; `None` for a shared lock of a file that does not exist.
@@ -98,7 +114,7 @@ impl Drop for RealLock {
         if let Some(file) = &self.file {
             if std::process::id() == self.process {
                 let mut held = held();
-                if let Some(at) = held.iter().position(|path| *path == self.path) {
+                if let Some(at) = held.iter().position(|held| held.path == self.path) {
                     held.swap_remove(at);
                 }
                 let _ = system::unlock(file);
@@ -181,7 +197,13 @@ impl Vfs for RealFs {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        system::sync_dir(path)
+        match system::sync_dir(path) {
+            Err(error) if system::is_out_of_descriptors(&error) => match held_directory(path) {
+                Some(directory) => directory.sync_all(),
+                None => Err(error),
+            },
+            synced => synced,
+        }
     }
 
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn FileLock>> {
@@ -204,11 +226,15 @@ impl Vfs for RealFs {
         match system::try_lock(&file, kind) {
             Ok(()) => {
                 let path = identity(path);
-                held.push(path.clone());
+                let is_writer = kind == LockKind::Exclusive;
+                let directory = path.parent().filter(|_| is_writer).and_then(system::open_dir);
+                held.push(Held { path: path.clone(), directory: directory.map(Arc::new) });
                 Ok(Box::new(RealLock { file: Some(file), path, process: std::process::id() }))
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                Err(LockHeld { by_this_process: held.contains(&identity(path)) }.into())
+                let path = identity(path);
+                let by_this_process = held.iter().any(|held| held.path == path);
+                Err(LockHeld { by_this_process }.into())
             }
             Err(error) => Err(error),
         }
@@ -241,5 +267,39 @@ mod tests {
         drop(held);
         RealFs.lock(&path, LockKind::Exclusive).expect("it is free, copy or not");
         drop(copy);
+    }
+
+    /// Set in the process in which the test below has few descriptors.
+    #[cfg(unix)]
+    const FEW: &str = "SHAMBA_ENV_FEW_DESCRIPTORS";
+
+    #[cfg(unix)]
+    #[test]
+    fn the_directory_of_a_lock_is_synced_without_a_descriptor() {
+        if std::env::var_os(FEW).is_none() {
+            let mut again = std::process::Command::new("sh");
+            again.args(["-c", "ulimit -n 40; exec \"$0\" \"$@\""]).env(FEW, "1");
+            let test = "real::tests::the_directory_of_a_lock_is_synced_without_a_descriptor";
+            again.arg(std::env::current_exe().expect("its path")).args([test, "--exact", "--nocapture"]);
+            let output = again.output().expect("started");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            return;
+        }
+        let locked = tempfile::tempdir().expect("a directory");
+        let other = tempfile::tempdir().expect("a directory");
+        let lock = RealFs.lock(&locked.path().join("LOCK"), LockKind::Exclusive).expect("free");
+        RealFs.create(&locked.path().join("file")).expect("created");
+        let mut open: Vec<File> = Vec::new();
+        while let Ok(file) = File::open(locked.path().join("file")) {
+            open.push(file);
+        }
+        assert!(open.len() > 10, "the limit is not in force");
+        RealFs.sync_dir(locked.path()).expect("the directory is open");
+        let refused = RealFs.sync_dir(other.path()).expect_err("no descriptor");
+        assert!(system::is_out_of_descriptors(&refused), "{refused}");
+        drop(open);
+        RealFs.sync_dir(other.path()).expect("synced");
+        drop(lock);
+        assert!(held_directory(locked.path()).is_none(), "it was closed with the lock");
     }
 }

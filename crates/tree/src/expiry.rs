@@ -29,12 +29,16 @@ pub struct ExpiryClock {
     /// The largest lead so far over the monotonic clock, in microseconds.
     lead_us: AtomicU64,
     is_used: AtomicBool,
+    /// The latest time that [`Self::dropping_ms`] gave.
+    dropping_ms: AtomicU64,
 }
 
 impl ExpiryClock {
     /// A clock after the time that is `recorded`; `None` if it was never used.
     pub fn new(clock: Arc<dyn Clock>, recorded: Option<u64>) -> Self {
-        let expiry = Self { clock, lead_us: AtomicU64::new(0), is_used: AtomicBool::new(recorded.is_some()) };
+        let is_used = AtomicBool::new(recorded.is_some());
+        let (lead_us, dropping_ms) = (AtomicU64::new(0), AtomicU64::new(0));
+        let expiry = Self { clock, lead_us, is_used, dropping_ms };
         expiry.advance_to(recorded.unwrap_or(0));
         expiry
     }
@@ -70,6 +74,13 @@ impl ExpiryClock {
     pub fn if_used_ms(&self) -> u64 {
         if self.is_used() { self.now_ms() } else { 0 }
     }
+
+    /// [`Self::if_used_ms`] for a compaction, which drops what has expired at that time.
+    pub fn dropping_ms(&self) -> u64 {
+        let now_ms = self.if_used_ms();
+        self.dropping_ms.fetch_max(now_ms, Ordering::AcqRel);
+        now_ms
+    }
 }
 
 impl fmt::Debug for ExpiryClock {
@@ -94,10 +105,12 @@ impl<'a> ReadTime<'a> {
         Self { clock, ms: AtomicU64::new(fixed_ms), is_fixed: fixed_ms != 0 }
     }
 
-    /// Whether the time was read in the course of the reading. Compactions do not know of such a
-    /// reader, and may since have taken entries for expired that it sees.
-    pub fn is_of_reading(&self) -> bool {
-        !self.is_fixed && self.ms.load(Ordering::Relaxed) != 0
+    /// Whether another reader may have left a result, which was got before this call, of tables
+    /// without entries that this reader sees. The time was read in the course of the reading, so
+    /// compactions do not know of it, and one that began later drops what has expired since.
+    pub fn is_behind(&self) -> bool {
+        let ms = self.ms.load(Ordering::Relaxed);
+        !self.is_fixed && ms != 0 && ms < self.clock.dropping_ms.load(Ordering::Acquire)
     }
 
     /// The time in milliseconds since 1970-01-01 UTC, the same at each call.
@@ -172,11 +185,15 @@ mod tests {
         let time = ReadTime::new(&clock, 0);
         let fixed = ReadTime::new(&clock, 77);
         manual.advance_us(1_000_000);
-        assert!(!time.is_of_reading());
+        clock.begin_use();
+        clock.dropping_ms();
+        assert!(!time.is_behind(), "it has no time yet");
         let first_ms = time.ms();
-        assert!(time.is_of_reading() && !fixed.is_of_reading());
         assert_eq!(first_ms, manual.unix_ms());
         manual.advance_us(1_000_000);
+        assert!(!time.is_behind());
+        clock.dropping_ms();
+        assert!(time.is_behind() && !fixed.is_behind());
         assert_eq!((time.ms(), fixed.ms()), (first_ms, 77));
     }
 

@@ -107,7 +107,7 @@ pub(crate) fn renew(
         has_value = current.is_some();
         if has_value { Change::To(current) } else { Change::Nothing }
     };
-    change_while(at, writer, key, options, || at.expiry_ms_of(key), keep)?;
+    change_read_by(at, writer, key, options, |key| at.get_until(key), keep)?;
     Ok(has_value)
 }
 
@@ -119,17 +119,17 @@ fn change<V: AsRef<[u8]>>(
     options: WriteOptions,
     decide: impl FnMut(Option<Slice>) -> Change<V>,
 ) -> Result<()> {
-    change_while(at, writer, key, options, || Ok(None), decide)
+    change_read_by(at, writer, key, options, |key| Ok((at.get_hashed(key)?, None)), decide)
 }
 
-/// [`change`] that must come before the time that `until_ms` returns, which is called before the
-/// key is read.
-fn change_while<V: AsRef<[u8]>>(
+/// [`change`] that reads the key by `read`, which returns its value and the time that the change must
+/// come before.
+fn change_read_by<V: AsRef<[u8]>>(
     at: &ReadAt<'_>,
     writer: &Writer,
     key: &[u8],
     options: WriteOptions,
-    until_ms: impl Fn() -> Result<Option<u64>>,
+    read: impl Fn(&HashedKey) -> Result<(Option<Slice>, Option<Expiry>)>,
     mut decide: impl FnMut(Option<Slice>) -> Change<V>,
 ) -> Result<()> {
     let made_by = at.reads.digest();
@@ -137,9 +137,9 @@ fn change_while<V: AsRef<[u8]>>(
     loop {
         // Held until the commit, so that what happened to the key is not compacted away.
         let before = at.reads.snapshot();
-        let until = until_ms()?.map(Expiry);
         // A newer value may be read. The condition is the stricter one then.
-        let Change::To(new) = decide(at.get_hashed(&key)?) else { return Ok(()) };
+        let (current, until) = read(&key)?;
+        let Change::To(new) = decide(current) else { return Ok(()) };
         let read =
             KeyRead { keyspace: at.keyspace.id, digest: key.digest, key: Bytes::copy_from_slice(&key.key) };
         let conditions =

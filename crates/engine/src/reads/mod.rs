@@ -109,7 +109,7 @@ impl Reads {
     /// The live readers, for a compaction that begins now.
     pub fn readers(&self) -> Readers {
         // The time first: a reader that is registered later has a later one.
-        let now_ms = self.expiry.if_used_ms();
+        let now_ms = self.expiry.dropping_ms();
         self.snapshots.readers(now_ms)
     }
 

@@ -205,12 +205,32 @@ impl ReadAt<'_> {
         if self.reads.recorder.is_on() { self.noted(key, look_up) } else { look_up() }
     }
 
+    /// The value of a key, and the time at which that changes without a write: the value expires, or
+    /// the base that its operands apply to. Both by one lookup, at one time.
+    pub fn get_until(&self, key: &HashedKey) -> Result<(Option<Slice>, Option<Expiry>)> {
+        if !self.reads.expiry().is_used() {
+            return Ok((self.get_hashed(key)?, None));
+        }
+        let mut found = FoundExpiry::default();
+        let value = self.look_up_hashed(key, |lookup, counts| Ok(lookup.run(counts, &mut found)?))?;
+        Ok((value, found.get()))
+    }
+
     /// The time that is left to what this reader sees and what expires then.
     pub fn time_left(&self, expiry: Option<Expiry>) -> Duration {
         time_left(expiry, &self.time())
     }
 
     pub fn get_hashed(&self, key: &HashedKey) -> Result<Option<Slice>> {
+        self.look_up_hashed(key, |lookup, counts| self.run(lookup, counts))
+    }
+
+    /// Looks up a key whose digest is known; `run` does the lookup.
+    fn look_up_hashed(
+        &self,
+        key: &HashedKey,
+        run: impl FnOnce(&Lookup<'_>, &mut LookupCounts) -> Result<Option<Value>>,
+    ) -> Result<Option<Slice>> {
         if key.made_by != self.reads.digest {
             return Err(Error::invalid("the hashed key was made by a database with another digest or seed"));
         }
@@ -218,7 +238,7 @@ impl ReadAt<'_> {
         let look_up = || {
             self.look_up(true, |view, seq, settings, counts| {
                 let HashedKey { key, digest, .. } = key;
-                self.run(&Lookup { view, settings, key, digest: *digest, seq, mode: ValueMode::Copy }, counts)
+                run(&Lookup { view, settings, key, digest: *digest, seq, mode: ValueMode::Copy }, counts)
             })
         };
         let value = if self.reads.recorder.is_on() { self.noted(&key.key, look_up) } else { look_up() };

@@ -29,6 +29,7 @@ mod options;
 mod prefixes;
 mod ranges;
 mod read_costs;
+mod read_times;
 mod record_cache;
 mod recorded_options;
 mod redesign;

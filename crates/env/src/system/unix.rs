@@ -13,6 +13,8 @@ use crate::vfs::LockKind;
 
 /// EINVAL.
 const INVALID: i32 = 22;
+/// EMFILE of the process and ENFILE of the system.
+const OUT_OF_DESCRIPTORS: [i32; 2] = [24, 23];
 
 /// The nice value that [`lower_priority`] sets: next to a thread of nice 0 it gets a quarter of a
 /// processor.
@@ -105,6 +107,16 @@ pub(crate) fn is_direct_refused(error: &io::Error) -> bool {
 /// Makes the entries of a directory durable.
 pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
+}
+
+/// Opens a directory to be synced later; `None` if that is not possible.
+pub(crate) fn open_dir(path: &Path) -> Option<File> {
+    File::open(path).ok()
+}
+
+/// Whether a file could not be opened because too many are.
+pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    error.raw_os_error().is_some_and(|number| OUT_OF_DESCRIPTORS.contains(&number))
 }
 
 /// Locks an open file without waiting: `WouldBlock` while another open file holds a conflicting

@@ -78,6 +78,16 @@ pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     }
 }
 
+/// None: an open directory could not be removed or renamed.
+pub(crate) fn open_dir(_path: &Path) -> Option<File> {
+    None
+}
+
+/// Whether a file could not be opened because too many are. The limit is that of memory.
+pub(crate) fn is_out_of_descriptors(_error: &io::Error) -> bool {
+    false
+}
+
 fn is_flush_refused(error: &io::Error) -> bool {
     /// `ERROR_INVALID_FUNCTION`.
     const INVALID_FUNCTION: i32 = 1;

@@ -138,8 +138,9 @@ impl Lookup<'_> {
         let mut folded = None;
         let mut outcome = Ok((Link::Operand, None));
         memtable.versions(self.digest, self.key, self.seq, &mut |entry: Entry| {
-            if chain.is_long() && folded.is_none() && !self.settings.time.is_of_reading() {
-                folded = Some(self.view.folded(self.key, self.seq, floor));
+            if chain.is_long() && folded.is_none() {
+                let left = self.view.folded(self.key, self.seq, floor);
+                folded = Some(left.filter(|_| !self.settings.time.is_behind()));
             }
             if let Some(Some((seq, value))) = &folded {
                 // Operands in memtables are single ones, so none is contained in part.

@@ -21,7 +21,8 @@ impl Lookup<'_> {
         }
     }
 
-    /// Asks the record cache for the newest entry of the key in the tables.
+    /// Asks the record cache for the newest entry of the key in the tables. A reader whose time is
+    /// that of an earlier answer uses no record that may be of a later time.
     #[inline(never)] // Absent keys do not get here.
     pub fn ask_records<R: Recorder>(
         &self,
@@ -30,6 +31,9 @@ impl Lookup<'_> {
         recorder: &mut R,
     ) -> Cached {
         let cached = access.ask(self.view.keyspace, self.digest, self.key, (self.seq, floor));
+        if self.settings.time.is_behind() {
+            return Cached::Unknown { is_wanted: false };
+        }
         let found = match &cached {
             Cached::Value { .. } => true,
             Cached::Absent { seq, .. } => *seq > SeqNo::ZERO,

@@ -180,6 +180,10 @@ impl Vfs for RealFs {
         fs::exists(path)
     }
 
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        fs::canonicalize(path)
+    }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         system::sync_dir(path)
     }

@@ -8,7 +8,7 @@
 
 use std::fmt::Debug;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
@@ -82,6 +82,10 @@ impl<L: Layer> Vfs for L {
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.below().exists(path)
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        self.below().canonical(path)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

@@ -196,6 +196,10 @@ impl Vfs for RealFs {
         fs::exists(path)
     }
 
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        fs::canonicalize(path)
+    }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         match system::sync_dir(path) {
             Err(error) if system::is_out_of_descriptors(&error) => match held_directory(path) {

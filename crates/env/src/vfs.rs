@@ -8,7 +8,7 @@
 
 use std::fmt::Debug;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// One name in a directory.
@@ -137,6 +137,11 @@ pub trait Vfs: Send + Sync + Debug {
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
     /// Whether a file or directory has this name.
     fn exists(&self, path: &Path) -> io::Result<bool>;
+    /// The absolute path of an existing file or directory, with all links resolved. The default is
+    /// for file systems without links.
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        std::path::absolute(path)
+    }
     /// Makes the names in a directory durable: creations, renames, removals.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// Locks a file, creating it if necessary (a `Shared` lock never creates: without a file it

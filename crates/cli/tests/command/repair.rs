@@ -96,6 +96,7 @@ fn repair_keeps_what_is_whole_and_tells_the_rest() {
     assert!(err.contains("is not empty"), "{err}");
     let err = run(["repair", &db, "--out", &format!("{db}/inside")]).fails(64);
     assert!(err.contains("which repair does not change"), "{err}");
+    assert!(err.contains("outside the damaged database"), "{err}");
     run(["repair", &dir.path("nowhere"), "--out", &dir.path("other")]).fails(3);
     assert_eq!(contents(&db), before, "the original stays as it was");
 }

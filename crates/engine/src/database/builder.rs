@@ -51,6 +51,8 @@ pub struct Builder {
     pub(crate) workers: Option<Workers>,
     pub(crate) budget: Option<Budget>,
     pub(crate) keyspaces: GivenOptions,
+    /// A keyspace whose options were given twice: a mistake, which the open reports.
+    given_twice: Option<String>,
     changes: Vec<SettingChange>,
 }
 
@@ -69,6 +71,7 @@ impl Builder {
             workers: None,
             budget: None,
             keyspaces: GivenOptions::new(),
+            given_twice: None,
             changes: Vec::new(),
         }
     }
@@ -189,10 +192,13 @@ impl Builder {
     /// # }
     /// ```
     ///
-    /// The open fails with `Invalid` if the keyspace records another merge operator.
+    /// The open fails with `Invalid` if the keyspace records another merge operator, or if options
+    /// of one keyspace are given twice.
     #[must_use]
     pub fn keyspace(mut self, name: &str, options: KeyspaceOptions) -> Self {
-        self.keyspaces.insert(name.to_owned(), options);
+        if self.keyspaces.insert(name.to_owned(), options).is_some() {
+            self.given_twice = Some(name.to_owned());
+        }
         self
     }
 
@@ -213,7 +219,12 @@ impl Builder {
     /// `Locked` if another handle or process has the database open; `Invalid` for a wrong option;
     /// `Corruption`, `Unsupported`, `Io` and `NoSpace` for failures of the files and the system.
     pub fn open(self) -> Result<Db> {
-        Db::open_with(self)
+        match &self.given_twice {
+            None => Db::open_with(self),
+            Some(name) => Err(Error::invalid(format!(
+                "the options of keyspace {name:?} are given twice: give all of them in one call"
+            ))),
+        }
     }
 
     /// The environment of the database, without mapped logs if so requested, and with its device

@@ -276,3 +276,19 @@ fn a_checkpoint_of_one_keyspace_has_its_options_and_nothing_of_the_others() {
     db.drop_keyspace("kept").expect("dropped");
     assert_eq!(kept.checkpoint("/gone").map_err(|error| error.kind()), Err(ErrorKind::Invalid));
 }
+
+#[test]
+fn options_of_one_keyspace_that_are_given_twice_are_refused_and_nothing_is_created() {
+    let fs = MemFs::new();
+    let builder = || {
+        let env = Env::deterministic(Arc::new(fs.clone()), 5);
+        Db::builder("/db").env(env).keyspace("users", KeyspaceOptions::new().bits_per_key(4.0))
+    };
+    let again = KeyspaceOptions::new().compression(Compression::Lz4);
+    let error = builder().keyspace("other", again.clone()).keyspace("users", again.clone()).open();
+    let error = error.map(drop).expect_err("one of them would have no effect");
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("\"users\" are given twice"), "{error}");
+    assert!(!shamba::env::Vfs::exists(&fs, "/db".as_ref()).expect("asked"));
+    builder().keyspace("other", again).open().expect("opens");
+}

@@ -192,6 +192,10 @@ impl Vfs for FaultFs {
         self.inner.exists(path)
     }
 
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.canonical(path)
+    }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         if self.ask_sync(OpKind::SyncDir, path)? { self.inner.sync_dir(path) } else { Ok(()) }
     }

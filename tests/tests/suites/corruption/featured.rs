@@ -38,9 +38,14 @@ fn limits() -> Fifo {
 
 /// Options as a program gives them at each open; what is recorded is not given again.
 fn builder(env: &Env) -> Builder {
+    builder_with(env, appending(true))
+}
+
+/// [`builder`], with these options of the first keyspace.
+fn builder_with(env: &Env, first: KeyspaceOptions) -> Builder {
     let builder = Db::builder(HOME).env(env.clone()).info_log(false);
     builder
-        .keyspace(SPACES[0], appending(true))
+        .keyspace(SPACES[0], first)
         .keyspace(SPACES[1], ruled(appending(false)))
         .experimental(|e| e.auto_compaction(false))
 }
@@ -136,8 +141,7 @@ fn featured() -> Featured {
     let fs = MemFs::new();
     let env = Env::deterministic(Arc::new(fs.clone()), 1);
     let fifo = KeyspaceOptions::new().fifo(limits()).prefix(PREFIXES[1]);
-    let create = builder(&env)
-        .keyspace(SPACES[0], appending(true).prefix(PREFIXES[0]))
+    let create = builder_with(&env, appending(true).prefix(PREFIXES[0]))
         .keyspace(SPACES[2], fifo)
         .experimental(|e| e.file_size(8 << 10).block_bytes(256))
         .keep_log(1 << 20, YEAR)

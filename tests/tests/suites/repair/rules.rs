@@ -54,8 +54,14 @@ pub fn filter(subject: &Subject, env: &Env, state: &State, tally: &mut Tally) ->
     let name = SPACES[FILTERED];
     let Some(before) = state.get(name).filter(|_| subject.rules.is_filtered) else { return Ok(()) };
     let failed = |error: shamba::Error| format!("the repaired database with its filter: {error:?}");
-    let builder = subject.rules.merging(Db::builder(OUT).env(env.clone()).info_log(false));
-    let builder = builder.keyspace(name, ruled(subject.rules.operators()));
+    let operators = || subject.rules.operators();
+    let builder =
+        subject.rules.merging_with(Db::builder(OUT).env(env.clone()).info_log(false), |of| {
+            match of == name {
+                true => ruled(operators()),
+                false => operators(),
+            }
+        });
     let db = builder.create_if_missing(false).open().map_err(failed)?;
     let keyspace = db.keyspace(name).map_err(failed)?;
     for round in 0..2 {

@@ -164,9 +164,14 @@ impl Rules {
 
     /// Gives all keyspaces that a repair may create their merge operator, and no other options.
     pub fn merging(self, builder: Builder) -> Builder {
+        self.merging_with(builder, |_| self.operators())
+    }
+
+    /// [`Self::merging`], with the options that `of` returns for a keyspace.
+    pub fn merging_with(self, builder: Builder, of: impl Fn(&str) -> KeyspaceOptions) -> Builder {
         let unknown = (1..=SPACES.len()).map(|number| format!("keyspace-{number}"));
         let names = SPACES.iter().map(|name| (*name).to_owned()).chain([UNATTRIBUTED.to_owned()]);
-        names.chain(unknown).fold(builder, |builder, name| builder.keyspace(&name, self.operators()))
+        names.chain(unknown).fold(builder, |builder, name| builder.keyspace(&name, of(&name)))
     }
 
     pub fn operators(self) -> KeyspaceOptions {

@@ -37,7 +37,8 @@ mod values;
 
 pub use self::report::{Loss, LostRange, RepairReport};
 
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use shamba_env::{DirEntry, Env, FileLock, LockKind, write_file_synced};
@@ -72,7 +73,7 @@ const NUMBERS_BETWEEN: u64 = 1 << 20;
 /// changed.
 ///
 /// # Errors
-/// - `Invalid`: `target` lies in `dir`, or holds anything but the files of an incomplete repair.
+/// - `Invalid`: `target` lies in `dir`, also through a link or `..`, or holds anything but the files of an incomplete repair.
 /// - `Io`: `dir` holds no database, or a call fails.
 /// - `Locked`: the original is open for writing, or `target` is open.
 /// - `Unsupported`: an undamaged file is of a newer version.
@@ -131,15 +132,34 @@ fn check_target(env: &Env, dir: &Path, target: &Path) -> Result<()> {
     if !exists(dir)? {
         return Err(Error::no_database(dir, "the directory does not exist"));
     }
-    // Links are the caller's responsibility: not every file system can resolve them.
-    let absolute = |path: &Path| std::path::absolute(path).map_err(|error| Error::io("look at", path, error));
-    let (from, to): (PathBuf, PathBuf) =
-        (absolute(dir)?.components().collect(), absolute(target)?.components().collect());
-    if to.starts_with(&from) {
+    if resolved(env, target)?.starts_with(resolved(env, dir)?) {
         let (target, dir) = (target.display(), dir.display());
         return Err(Error::invalid(format!("{target} is inside {dir}, which repair does not change")));
     }
     if exists(target)? { left_overs(env, target).map(drop) } else { Ok(()) }
+}
+
+/// The absolute path to which `path` leads: without `..`, and with the links resolved in the part of
+/// it that exists.
+fn resolved(env: &Env, path: &Path) -> Result<PathBuf> {
+    let failed = |error| Error::io("look at", path, error);
+    let mut leads_to = PathBuf::new();
+    for part in std::path::absolute(path).map_err(failed)?.components() {
+        match part {
+            Component::Prefix(_) => leads_to.push(part),
+            // No link is left in the path so far.
+            Component::ParentDir => _ = leads_to.pop(),
+            _ => {
+                leads_to.push(part);
+                match env.vfs.canonical(&leads_to) {
+                    Ok(real) => leads_to = real,
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+        }
+    }
+    Ok(leads_to)
 }
 
 /// Lists the files of an incomplete repair in `target`; any other file is an error.

@@ -82,3 +82,30 @@ fn a_header_with_a_newer_version_and_a_wrong_checksum_is_damage() {
         assert_eq!(db.get("in a table").expect("read").as_deref(), Some(&b"1"[..]), "{damaged}");
     }
 }
+
+#[test]
+fn a_target_inside_the_original_is_refused_whatever_path_leads_there() {
+    let (env, root) = (Env::real(), tempfile::tempdir().expect("a directory"));
+    let path = |name: &str| root.path().join(name);
+    Db::builder(path("db")).env(env.clone()).open().expect("created").close().expect("closed");
+    std::fs::create_dir(path("other")).expect("created");
+    let mut inside = vec!["db", "db/new", "other/../db/new", "other/new/../../db/new", "db/new/../../db/new"];
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(path("db"), path("link")).expect("a link");
+        std::os::unix::fs::symlink(path("other"), path("db/out")).expect("a link");
+        inside.extend(["link", "link/new", "other/../link/new", "db/out/../db/new"]);
+    }
+    let before = std::fs::read_dir(path("db")).expect("listed").count();
+    for target in inside {
+        let error = repair(&env, &path("db"), &path(target)).expect_err(target);
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{target}: {error}");
+        assert!(error.to_string().contains("is inside"), "{target}: {error}");
+    }
+    assert_eq!(std::fs::read_dir(path("db")).expect("listed").count(), before, "nothing is written");
+    for outside in ["db/../new", "dbs", "other/new/deep"] {
+        repair(&env, &path("db"), &path(outside)).expect(outside);
+    }
+    #[cfg(unix)]
+    repair(&env, &path("link"), &path("db/out/again")).expect("the link leads out of it");
+}

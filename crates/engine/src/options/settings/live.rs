@@ -37,8 +37,8 @@ pub(crate) struct OwnRuns {
 }
 
 impl LiveSettings {
-    /// Sets K and Z by the policy, unless they are given directly. A policy is a rule: it applies to
-    /// whatever T is now. It no longer does once a number is given directly.
+    /// Sets K and Z by the policy, unless they are given directly. A policy is a rule: it applies
+    /// to whatever T is now. It no longer does once a number is given directly.
     pub fn apply_policy(&mut self) {
         let is_own = std::mem::take(&mut self.is_own);
         let Some(policy) = self.policy else { return };

@@ -19,9 +19,9 @@ use crate::writer::parse_side_file_name;
 pub(crate) const LOCK: &str = "LOCK";
 /// Marks a directory whose repair is incomplete.
 pub(crate) const REPAIRING: &str = "REPAIRING";
-/// Maximum distance of a file's number from the next number that the manifest records. Every edit of
-/// the manifest records it anew, and between two edits a database assigns thousands of numbers, at
-/// most millions while the disk is full. Keyspaces share the numbers, and have only 32 bits.
+/// Maximum distance of a file's number from the next number that the manifest records. Every edit
+/// of the manifest records it anew, and between two edits a database assigns thousands of numbers,
+/// at most millions while the disk is full. Keyspaces share the numbers, and have only 32 bits.
 pub(crate) const NUMBERS_AHEAD_MAX: u64 = 1 << 30;
 /// Delay between two attempts to take a lock that another holder has: short compared to an open.
 const LOCK_RETRY_US: u64 = 10_000;

@@ -8,6 +8,7 @@ use shamba_model::Design;
 use shamba_table::LargeValues;
 
 use crate::options::settings::Settings;
+use crate::options::settings::live::OwnRuns;
 use crate::options::{self, SettingChange};
 
 /// Options that few programs need, for
@@ -58,6 +59,7 @@ impl Experimental {
         self.give("design", move |settings| {
             settings.live.change(|live| {
                 live.policy = design.policy();
+                live.is_own = OwnRuns::default();
                 live.tree.design = design;
             });
         })

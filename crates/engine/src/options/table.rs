@@ -196,20 +196,24 @@ declare_options! {
     experimental {
         /// K, the maximum number of runs on inner levels, instead of the number of the merge
         /// policy.
+        ///
+        /// The policy still sets Z, in whichever order the two are given.
         "inner-runs" => inner_runs(runs: u32) live tree.design.inner_runs: u32 = 1;
         {
             value: "COUNT", range: RUNS, recorded: Recorded::Required("inner_runs"),
             default_note: "by the merge policy",
-            supersedes: |settings| settings.live.change(|live| live.policy = None),
+            supersedes: |settings| settings.live.change(|live| live.is_own.inner = true),
         }
 
         /// Z, the maximum number of runs on the last level, instead of the number of the merge
         /// policy.
+        ///
+        /// The policy still sets K, in whichever order the two are given.
         "last-runs" => last_runs(runs: u32) live tree.design.last_runs: u32 = 1;
         {
             value: "COUNT", range: RUNS, recorded: Recorded::Required("last_runs"),
             default_note: "by the merge policy",
-            supersedes: |settings| settings.live.change(|live| live.policy = None),
+            supersedes: |settings| settings.live.change(|live| live.is_own.last = true),
         }
 
         /// Total size of all filters, up to 26 bits per key, instead of bits-per-key.

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use shamba_model::{Design, MergePolicy};
+
 use super::*;
 use crate::Db;
 use crate::error::ErrorKind;
@@ -211,11 +213,36 @@ fn an_option_supersedes_the_one_that_it_replaces() {
     assert_eq!(memory.given().live.get().tree.filter_memory_bytes, Some(1 << 20));
     let bits = Db::builder("/db").experimental(|e| e.filter_memory(1 << 20)).bits_per_key(5.0);
     assert_eq!(bits.given().live.get().tree.filter_memory_bytes, None);
-    let runs = Db::builder("/db").set_option("inner-runs", "3").expect("valid").given().live.get();
-    assert_eq!((runs.policy, runs.tree.design.inner_runs), (None, 3));
-    let policy = Db::builder("/db").experimental(|e| e.inner_runs(3)).set_option("policy", "tiering");
-    let policy = policy.expect("valid").given().live.get();
-    assert_eq!(policy.tree.design.inner_runs, 9, "T - 1 runs");
+}
+
+/// The policy and the numbers of runs K and Z that these options give, in this order.
+fn runs_of(options: &[(&str, &str)]) -> (Option<MergePolicy>, u32, u32) {
+    let builder = options.iter().fold(Db::builder("/db"), |builder, (name, value)| {
+        builder.set_option(name, value).expect("an option and its value")
+    });
+    let live = builder.given().live.get();
+    (live.policy, live.tree.design.inner_runs, live.tree.design.last_runs)
+}
+
+#[test]
+fn runs_replace_those_of_the_policy_one_by_one_in_whichever_order_the_options_are_given() {
+    let (tiering, t) = (("policy", "tiering"), ("size-ratio", "6"));
+    for (own, expected) in [
+        (("size-ratio", "6"), (Some(MergePolicy::Tiering), 5, 5)),
+        (("inner-runs", "3"), (None, 3, 5)),
+        (("last-runs", "2"), (None, 5, 2)),
+    ] {
+        let orders = [[tiering, t, own], [tiering, own, t], [t, tiering, own], [own, tiering, t]];
+        for order in orders {
+            assert_eq!(runs_of(&order), expected, "{order:?}");
+        }
+    }
+    assert_eq!(runs_of(&[("inner-runs", "3")]), (None, 3, 1), "of leveling, the default");
+    assert_eq!(runs_of(&[("last-runs", "2"), tiering, ("inner-runs", "3")]), (None, 3, 2));
+    // A whole design replaces the numbers before it.
+    let design = Design::new(MergePolicy::LazyLeveling, 4.0, 1 << 20, 10.0);
+    let replaced = Db::builder("/db").experimental(|e| e.inner_runs(9).design(design)).given().live.get();
+    assert_eq!((replaced.policy, replaced.tree.design), (Some(MergePolicy::LazyLeveling), design));
 }
 
 #[test]

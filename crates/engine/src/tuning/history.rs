@@ -168,7 +168,7 @@ impl History {
 }
 
 fn design_to_text(design: &TreeDesign) -> String {
-    let live = LiveSettings { tree: *design, policy: None };
+    let live = LiveSettings { tree: *design, ..LiveSettings::default() };
     let pairs = live.to_pairs().into_iter().filter(|(name, _)| name != "policy");
     pairs.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
 }

@@ -48,8 +48,8 @@ const UNATTRIBUTED: &str = "unattributed";
 /// Id of that keyspace. Ids count up from 1, and no database reaches this number.
 const UNATTRIBUTED_ID: KeyspaceId = KeyspaceId(1 << 30);
 
-/// Maximum number in the name of a file that counts if no manifest states the next number. Keyspaces
-/// are numbered with the files, in 32 bits: a stray name must not use them up.
+/// Maximum number in the name of a file that counts if no manifest states the next number.
+/// Keyspaces are numbered with the files, in 32 bits: a stray name must not use them up.
 const NUMBER_MAX: u64 = (u32::MAX / 2) as u64;
 
 /// A readable table, and the range of it in use.

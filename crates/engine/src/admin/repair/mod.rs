@@ -73,7 +73,8 @@ const NUMBERS_BETWEEN: u64 = 1 << 20;
 /// changed.
 ///
 /// # Errors
-/// - `Invalid`: `target` lies in `dir`, also through a link or `..`, or holds anything but the files of an incomplete repair.
+/// - `Invalid`: `target` lies in `dir`, also through a link or `..`, or holds anything but the
+///   files of an incomplete repair.
 /// - `Io`: `dir` holds no database, or a call fails.
 /// - `Locked`: the original is open for writing, or `target` is open.
 /// - `Unsupported`: an undamaged file is of a newer version.
@@ -139,8 +140,8 @@ fn check_target(env: &Env, dir: &Path, target: &Path) -> Result<()> {
     if exists(target)? { left_overs(env, target).map(drop) } else { Ok(()) }
 }
 
-/// The absolute path to which `path` leads: without `..`, and with the links resolved in the part of
-/// it that exists.
+/// The absolute path to which `path` leads: without `..`, and with the links resolved in the part
+/// of it that exists.
 fn resolved(env: &Env, path: &Path) -> Result<PathBuf> {
     let failed = |error| Error::io("look at", path, error);
     let mut leads_to = PathBuf::new();

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use shamba_model::{Design, MergePolicy};
+use shamba_model::MergePolicy;
 
 use crate::tree_design::TreeDesign;
 
@@ -23,14 +23,35 @@ pub(crate) struct LiveSettings {
     pub tree: TreeDesign,
     /// The rule that sets K and Z from T; `None` where they were given directly.
     pub policy: Option<MergePolicy>,
+    /// Whether this open gives K or Z directly, in place of the policy's number.
+    pub is_own: OwnRuns,
+}
+
+/// The numbers of runs that an open gives directly, until [`LiveSettings::apply_policy`].
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub(crate) struct OwnRuns {
+    /// K.
+    pub inner: bool,
+    /// Z.
+    pub last: bool,
 }
 
 impl LiveSettings {
-    /// Sets K and Z by the policy. A policy is a rule: it applies to whatever T is now.
+    /// Sets K and Z by the policy, unless they are given directly. A policy is a rule: it applies
+    /// to whatever T is now. It no longer does once a number is given directly.
     pub fn apply_policy(&mut self) {
-        if let Some(policy) = self.policy {
-            let design = &mut self.tree.design;
-            *design = Design::new(policy, design.size_ratio, design.buffer_bytes, design.bits_per_key);
+        let is_own = std::mem::take(&mut self.is_own);
+        let Some(policy) = self.policy else { return };
+        let design = &mut self.tree.design;
+        let (inner_runs, last_runs) = policy.runs(design.size_ratio);
+        if !is_own.inner {
+            design.inner_runs = inner_runs;
+        }
+        if !is_own.last {
+            design.last_runs = last_runs;
+        }
+        if is_own != OwnRuns::default() {
+            self.policy = None;
         }
     }
 
@@ -44,7 +65,7 @@ impl LiveSettings {
             policy.is_none_or(|policy| policy.runs(design.size_ratio) == runs),
             "a redesign names a policy with other runs"
         );
-        Self { tree: *target, policy }
+        Self { tree: *target, policy, ..Self::default() }
     }
 }
 
@@ -137,14 +158,16 @@ impl fmt::Debug for Live {
 
 #[cfg(test)]
 mod tests {
+    use shamba_model::Design;
+
     use super::*;
 
     #[test]
     fn a_named_policy_stays_while_it_gives_the_runs_of_the_target() {
         let of = |design| TreeDesign { design, ..TreeDesign::default() };
         let named = |policy, size_ratio| Design::new(policy, size_ratio, 1 << 20, 10.0);
-        let before =
-            LiveSettings { tree: of(named(MergePolicy::Tiering, 4.0)), policy: Some(MergePolicy::Tiering) };
+        let tree = of(named(MergePolicy::Tiering, 4.0));
+        let before = LiveSettings { tree, policy: Some(MergePolicy::Tiering), ..LiveSettings::default() };
         let after = before.redesigned(&of(named(MergePolicy::Tiering, 6.0)));
         assert_eq!(after.policy, Some(MergePolicy::Tiering));
         assert_eq!(after.tree, of(named(MergePolicy::Tiering, 6.0)));

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{check_files, repair};
 
-/// Files of somebody else. The numbers of keyspaces have 32 bits, those of files 64.
+/// Files of another program. The numbers of keyspaces have 32 bits, those of files 64.
 const STRAY: [&str; 7] = [
     "4294967295.val",
     "5000000000.log",

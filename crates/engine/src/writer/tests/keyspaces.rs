@@ -131,16 +131,19 @@ impl AssociativeMerge for Latest {
 }
 
 #[test]
-fn the_code_of_a_merge_operator_is_given_once() {
+fn the_code_of_a_merge_operator_is_the_one_that_was_given_last() {
     let alone = alone(Settings::default());
     let of = |name| KeyspaceOptions::new().merge_operator(Latest(name));
     let merging = |keyspace: &KeyspaceCore| keyspace.merging().expect("an operator");
     assert!(alone.make("counts", KeyspaceOptions::new()).merging().is_none());
     let first = merging(&alone.make("counts", of("latest")));
     assert!(first.is_given() && first.name() == "latest");
-    for options in [of("latest"), KeyspaceOptions::new()] {
-        assert!(Arc::ptr_eq(&first, &merging(&alone.make("counts", options))), "the first one stays");
-    }
+    let kept = merging(&alone.make("counts", KeyspaceOptions::new()));
+    assert!(Arc::ptr_eq(&first, &kept), "none is given");
+    let options = of("latest");
+    let second = merging(&alone.make("counts", options.clone()));
+    assert!(!Arc::ptr_eq(&first, &second) && second.is_given(), "it may be mended");
+    assert!(Arc::ptr_eq(&second, &merging(&alone.make("counts", options))));
     let other = alone.writer.make_keyspace("counts", false, Some(&of("other")));
     assert_eq!(Alone::kind(other.map(drop)), Some(ErrorKind::Invalid));
     // Of an operator without its code, the code is taken.

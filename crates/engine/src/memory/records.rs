@@ -90,8 +90,7 @@ impl RecordMemory {
     /// one key in [`RECORDS_COVER`].
     pub fn set_capacity(&self, bytes: u64) {
         let is_sample = self.is_shared() && bytes <= self.sample_bytes();
-        self.cache.set_cover(if is_sample { RECORDS_COVER } else { 1 });
-        self.cache.set_capacity(to_usize(bytes));
+        self.cache.set_capacity(to_usize(bytes), if is_sample { RECORDS_COVER } else { 1 });
     }
 
     /// Frees `missing_bytes` of its share, and a little more. False if it has nothing beyond its

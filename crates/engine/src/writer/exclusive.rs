@@ -24,6 +24,10 @@ use crate::telemetry::hold_events;
 
 /// Flushes for a state without a creation or a drop of a keyspace, before writers have to wait.
 const FLUSHES_BEFORE_LOCK: u32 = 3;
+/// Bytes of ingests, creations and drops in the history since the active log began, with which the
+/// log is rotated: the history has them until their log is obsolete, and they fill no memtable.
+/// Some 1,000 of them, so that a rotation costs little for each.
+const HISTORY_BYTES_MAX: usize = 64 << 10;
 
 impl Writer {
     /// Calls `action` between two commit groups.
@@ -89,7 +93,7 @@ impl Writer {
                 ),
             ));
         }
-        let _events = hold_events();
+        let events = hold_events();
         // One creation at a time, and no concurrent rotation.
         let mut writing = self.writing.lock();
         if let Some(keyspace) = find()? {
@@ -143,6 +147,9 @@ impl Writer {
         writing.active.renew(&self.catalog);
         assert!(writing.active.get(id).is_some(), "writes to keyspace {id}, which is new, would be lost");
         self.publish(&mut writing, seq);
+        drop(writing);
+        drop(events);
+        self.run_inline();
         Ok(keyspace)
     }
 
@@ -238,7 +245,7 @@ impl Writer {
         if name == DEFAULT_KEYSPACE {
             return Err(Error::invalid("the default keyspace cannot be dropped"));
         }
-        let _events = hold_events();
+        let events = hold_events();
         let mut writing = self.writing.lock();
         let found = self.catalog.named(name);
         let keyspace = found.ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
@@ -279,6 +286,9 @@ impl Writer {
         });
         self.reads.release_stale_views(&self.catalog);
         self.pressure_changed();
+        drop(writing);
+        drop(events);
+        self.run_inline();
         Ok(())
     }
 
@@ -328,10 +338,15 @@ impl Writer {
         drop(before);
         drop(writing);
         drop(events);
+        self.run_inline();
+        Ok(count)
+    }
+
+    /// Does what background work the operation caused, if that runs on the caller's thread.
+    fn run_inline(&self) {
         if self.is_inline {
             self.background.run_inline();
         }
-        Ok(count)
     }
 
     /// The entry of the history for a change whose sequence number was reserved in the log; none
@@ -342,7 +357,7 @@ impl Writer {
 
     /// Takes the next sequence number for a change that is not logged: the entries of an ingest, or
     /// a change of the list of keyspaces. Makes everything before it durable: by a sync of the log,
-    /// or without one by a flush.
+    /// or without one by a flush. Rotates the log if the history holds many such changes of it.
     fn reserve_seq(&self, keyspace: KeyspaceId, writing: &mut Writing) -> Result<SeqNo> {
         // A write that has failed may have used the number in the log.
         self.lifecycle.check_writable()?;
@@ -353,6 +368,12 @@ impl Writer {
             self.flush_locked(writing)?;
         } else {
             self.ensure_log(writing)?;
+            let since = writing.sealed_seq;
+            let history_bytes =
+                |state: Option<&ManifestState>| state.map_or(0, |it| it.history.change_bytes_after(since));
+            if self.catalog.with_state(history_bytes) >= HISTORY_BYTES_MAX {
+                self.rotate(writing)?;
+            }
             writing.log.append_nothing(keyspace, writing.last_seq, seq)?;
             writing.last_seq = seq;
             self.sync_log(writing)?;
@@ -420,4 +441,48 @@ fn new_operator(keyspace: &KeyspaceCore, options: Option<&KeyspaceOptions>) -> R
     let merging = operator_for(&keyspace.name, known.as_deref().map(Merging::name), options)?;
     let is_new = |merging: &Arc<Merging>| !known.as_ref().is_some_and(|known| Arc::ptr_eq(known, merging));
     Ok(merging.filter(|merging| merging.is_given() && is_new(merging)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use shamba_env::{Env, MemFs, Vfs};
+
+    use super::*;
+    use crate::database::Db;
+
+    #[test]
+    fn operations_that_fill_no_memtable_leave_a_bounded_history_and_log() {
+        let fs = Arc::new(MemFs::new());
+        let env = Env::deterministic(Arc::clone(&fs) as _, 1);
+        let db = Db::builder("/db").env(env).info_log(false).open().expect("opened");
+        let log_bytes = || {
+            let files = fs.list(Path::new("/db")).expect("listed");
+            files.iter().filter(|file| file.name.ends_with(".log")).map(|log| log.bytes).sum::<u64>()
+        };
+        let check = |number: u32| {
+            let history_bytes = db
+                .core()
+                .catalog
+                .with_state(|state| state.map_or(0, |it| it.history.change_bytes_after(SeqNo::ZERO)));
+            // The history of a log and of the one before it.
+            assert!(history_bytes < 3 * HISTORY_BYTES_MAX, "{history_bytes} bytes after {number}");
+            assert!(log_bytes() < 64 << 10, "{} bytes of logs after {number}", log_bytes());
+        };
+        for number in 0..2_000 {
+            let name = format!("{number:0>200}");
+            db.create_keyspace(&name).expect("created");
+            db.drop_keyspace(&name).expect("dropped");
+            check(number);
+        }
+        for number in 0..500 {
+            let key = format!("{number:0>200}");
+            db.ingest([(&key, "value")]).expect("ingested");
+            check(number);
+        }
+        let active = db.core().catalog.logs().oldest().expect("a log").0;
+        assert!(active.0 > 10, "log {active} is the first one");
+        assert_eq!(db.iter().count(), 500);
+    }
 }

@@ -24,7 +24,7 @@
 //! Readers at a snapshot use records and write none, since what they find need not be the newest
 //! entry.
 //!
-//! **Sampling.** A cache may cover a share of the digests only ([`RecordCache::set_cover`]). A
+//! **Sampling.** A cache may cover a share of the digests only ([`RecordCache::set_capacity`]). A
 //! small cache that covers an eighth of the keys is asked as seldom, and answers as large a part of
 //! what it is asked as one of eight times its size that covers all (Waldspurger, Saemundsson, Ahmad
 //! and Park, *Cache Modeling and Optimization using Miniature Simulations*, USENIX ATC 2017). So
@@ -76,7 +76,7 @@ pub struct RecordCache {
     /// Maximum capacity.
     bytes_max: usize,
     /// The whole capacity, whether or not it is filled: lookups that fill it must not have to make
-    /// room elsewhere. Locked while the capacity changes.
+    /// room elsewhere. Locked while the capacity and the cover change.
     charge: Mutex<Charge>,
     capacity_bytes: AtomicUsize,
     /// Digests whose bits are below this take part.
@@ -180,12 +180,20 @@ impl RecordCache {
     }
 
     /// Sets the bytes that it may hold, at most the maximum; records beyond them are dropped. A
-    /// capacity that is too small for a few chunks in each shard is none.
-    pub fn set_capacity(&self, bytes: usize) {
+    /// capacity that is too small for a few chunks in each shard is none. From now on it covers one
+    /// digest in this many; 1 covers all. Records of other digests stay until others take their
+    /// place.
+    ///
+    /// # Panics
+    /// If `one_in` is 0 or above 65,536.
+    pub fn set_capacity(&self, bytes: usize, one_in: u32) {
+        assert!((1..=COVER_ALL).contains(&one_in), "one digest in {one_in} is covered");
         let of_shard = bytes.min(self.bytes_max) / self.shards.len();
         let of_shard = if of_shard < CAPACITY_MIN_BYTES { 0 } else { of_shard };
         let capacity_bytes = of_shard * self.shards.len();
         let mut charge = lock(&self.charge);
+        // Under the lock: of two calls at once, one sets both.
+        self.covered_below.store(COVER_ALL / one_in, Ordering::Relaxed);
         if capacity_bytes as u64 > charge.bytes() {
             charge.resize(capacity_bytes as u64);
         }
@@ -197,16 +205,6 @@ impl RecordCache {
     /// Whether it may ever hold a record. Otherwise an edit need not name its keys.
     pub fn may_hold(&self) -> bool {
         self.bytes_max > 0
-    }
-
-    /// Covers one digest in this many from now on; 1 covers all. Records of other digests stay
-    /// until others take their place.
-    ///
-    /// # Panics
-    /// If `one_in` is 0 or above 65,536.
-    pub fn set_cover(&self, one_in: u32) {
-        assert!((1..=COVER_ALL).contains(&one_in), "one digest in {one_in} is covered");
-        self.covered_below.store(COVER_ALL / one_in, Ordering::Relaxed);
     }
 
     /// Whether it covers a part of the digests only.

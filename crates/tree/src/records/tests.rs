@@ -21,7 +21,7 @@ fn charge(ledger: &Arc<Ledger>) -> Charge {
 
 fn cache(capacity_bytes: usize) -> RecordCache {
     let cache = RecordCache::new(charge(&Arc::default()), capacity_bytes);
-    cache.set_capacity(capacity_bytes);
+    cache.set_capacity(capacity_bytes, 1);
     cache
 }
 
@@ -122,13 +122,13 @@ fn without_capacity_it_holds_nothing() {
     let ledger = Arc::new(Ledger::new());
     let cache = RecordCache::new(charge(&ledger), ROOMY_BYTES);
     assert!(cache.access(true).is_none());
-    cache.set_capacity(1);
+    cache.set_capacity(1, 1);
     assert!(cache.access(true).is_none(), "too little for a chunk");
-    cache.set_capacity(ROOMY_BYTES);
+    cache.set_capacity(ROOMY_BYTES, 1);
     assert_eq!(ledger.bytes(LedgerPart::Records), ROOMY_BYTES as u64);
     write(&cache, "k", 5, Some("v"));
     let late = reader(&cache);
-    cache.set_capacity(0);
+    cache.set_capacity(0, 1);
     assert_eq!((cache.records(), cache.held_bytes()), (0, 0));
     assert_eq!(ledger.total(), 0);
     late.write(KEYSPACE, (digest(b"k"), b"k"), (SeqNo(5), Some((EntryKind::Put, b"v"))), 0);
@@ -224,7 +224,7 @@ fn answers_are_those_of_the_views() {
                 drop(edit);
                 states.push(state);
             }
-            5..8 => cache.set_capacity(random.usize(1..1 << 20)),
+            5..8 => cache.set_capacity(random.usize(1..1 << 20), 1),
             8..200 => readers.extend(cache.access(true).map(|access| (access, states.len() - 1, seq))),
             _ => {}
         }
@@ -268,8 +268,9 @@ fn answers_are_those_of_the_views() {
 #[test]
 fn a_cache_that_covers_a_part_of_the_keys_is_a_model_of_a_larger_one() {
     let share = |one_in: u32| {
-        let cache = cache(8 * CAPACITY_MIN_BYTES / one_in as usize);
-        cache.set_cover(one_in);
+        let capacity_bytes = 8 * CAPACITY_MIN_BYTES / one_in as usize;
+        let cache = cache(capacity_bytes);
+        cache.set_capacity(capacity_bytes, one_in);
         let mut random = 1u64;
         for _ in 0..200_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -296,4 +297,21 @@ fn a_cache_that_covers_a_part_of_the_keys_is_a_model_of_a_larger_one() {
     assert_eq!(all, 200_000);
     assert!((all / 16..all / 4).contains(&part), "{part} of {all} lookups were asked");
     assert!((whole - sampled).abs() < 0.1, "{whole:.3} of all lookups are hits, {sampled:.3} of a sample");
+}
+
+/// Otherwise one of two calls at once could set the capacity, and the other one the cover.
+#[test]
+fn the_cover_changes_with_the_capacity_under_one_lock() {
+    let (small, large) = (2 * CAPACITY_MIN_BYTES, 8 * CAPACITY_MIN_BYTES);
+    let cache = cache(large);
+    std::thread::scope(|scope| {
+        let other_call = lock(&cache.charge);
+        let call = scope.spawn(|| cache.set_capacity(small, 8));
+        // Time in which the thread comes to the lock.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(!cache.is_sample() && cache.capacity_bytes() == large, "half of it is set");
+        drop(other_call);
+        call.join().expect("no panic");
+        assert!(cache.is_sample() && cache.capacity_bytes() == small);
+    });
 }

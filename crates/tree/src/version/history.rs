@@ -14,6 +14,9 @@ use shamba_key::{KeyspaceId, LogNo, SeqNo};
 /// how many unclean stops a subscriber may miss, and the bytes in each manifest (some 3 KiB).
 const EPOCHS_MAX: usize = 256;
 
+/// Bytes of an entry without keys and names.
+const ENTRY_BYTES: usize = 24;
+
 /// One entry of the history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HistoryEntry {
@@ -80,6 +83,16 @@ impl HistoryEntry {
             Self::Opened { .. } | Self::Obsolete { .. } => None,
         }
     }
+
+    /// Its bytes in a manifest, within some 20.
+    fn bytes(&self) -> usize {
+        let of_names = match self {
+            Self::Ingested { first, last, .. } => first.len() + last.len(),
+            Self::Created { name, .. } | Self::Dropped { name, .. } => name.len(),
+            Self::Opened { .. } | Self::Obsolete { .. } => 0,
+        };
+        of_names + ENTRY_BYTES
+    }
 }
 
 /// The entries, oldest first. A copy is cheap.
@@ -140,6 +153,12 @@ impl History {
     /// The change with this sequence number that no log records.
     pub fn change_at(&self, seq: SeqNo) -> Option<&HistoryEntry> {
         self.0.iter().find(|entry| entry.change_seq() == Some(seq))
+    }
+
+    /// Bytes of the changes after `seq` that no log records.
+    pub fn change_bytes_after(&self, seq: SeqNo) -> usize {
+        let changes = self.0.iter().rev().filter_map(|entry| Some((entry.change_seq()?, entry)));
+        changes.take_while(|(change, _)| *change > seq).map(|(_, entry)| entry.bytes()).sum()
     }
 
     /// The sequence number at which a keyspace was dropped, and its name.
@@ -223,6 +242,8 @@ mod tests {
         let name = |id| history.dropped(KeyspaceId(id)).map(|(_, name)| name);
         assert_eq!((name(3), name(2)), (Some("k3"), None));
         assert_eq!(history.change_at(SeqNo(45)), Some(&dropped(45, 3)));
+        let bytes_after = [44, 45].map(|seq| history.change_bytes_after(SeqNo(seq)));
+        assert_eq!(bytes_after, [ENTRY_BYTES + "k3".len(), 0]);
         for log in 20..20 + 2 * EPOCHS_MAX as u64 {
             history.extend(&[opened(log, 0, log, true)]);
         }

@@ -123,6 +123,28 @@ impl FragmentedTombstones {
         cover
     }
 
+    /// Memory of the structure. The keys belong to those who share them with it: the tables or
+    /// memtables of its tombstones.
+    pub fn memory_bytes(&self) -> u64 {
+        let parts_bytes: usize = self.parts.iter().map(|part| part.memory_bytes()).sum();
+        (self.parts.capacity() * size_of::<Arc<Part>>() + parts_bytes) as u64
+    }
+
+    /// Maximum memory for building the structure from `count` tombstones, and of the result.
+    pub fn memory_bytes_max(count: u64) -> u64 {
+        if count == 0 {
+            return 0;
+        }
+        let fixed_bytes = (PART_BYTES + size_of::<Arc<Part>>()) as u64;
+        // The tombstone and its bounds; the starts of the lists of the up to four nodes per
+        // tombstone, twice while they are filled; its pieces; its places in the tree.
+        let own_bytes = size_of::<RangeTombstone>() + 2 * size_of::<Bytes>();
+        let building_bytes = 2 * 4 * size_of::<usize>() + size_of::<(usize, usize)>();
+        let places = 2 * (u64::from(count.saturating_mul(2).ilog2()) + 1);
+        let each_bytes = (own_bytes + building_bytes) as u64 + places * size_of::<SeqNo>() as u64;
+        fixed_bytes + count.saturating_mul(each_bytes)
+    }
+
     /// The tombstones as they were added, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &RangeTombstone> {
         self.parts.iter().flat_map(|part| &part.tombstones)
@@ -182,6 +204,9 @@ pub fn clip(tombstone: &RangeTombstone, lower: &[u8], upper: Option<&[u8]>) -> O
     (!clipped.is_empty()).then_some(clipped)
 }
 
+/// Memory of a part besides its lists, with its reference counts.
+const PART_BYTES: usize = size_of::<Part>() + 2 * size_of::<usize>();
+
 /// A segment tree over the pieces between all starts and ends.
 #[derive(Debug)]
 struct Part {
@@ -203,11 +228,13 @@ impl Part {
         if tombstones.is_empty() {
             return None;
         }
+        tombstones.shrink_to_fit();
         tombstones.sort_unstable_by_key(|tombstone| tombstone.seq);
-        let mut bounds: Vec<Bytes> =
-            tombstones.iter().flat_map(|t| [Some(&t.start), t.end.as_ref()]).flatten().cloned().collect();
+        let mut bounds: Vec<Bytes> = Vec::with_capacity(2 * tombstones.len());
+        bounds.extend(tombstones.iter().flat_map(|t| [Some(&t.start), t.end.as_ref()]).flatten().cloned());
         bounds.sort_unstable();
         bounds.dedup();
+        bounds.shrink_to_fit();
 
         let leaves = bounds.len();
         assert!(leaves > 0, "tombstones without bounds");
@@ -237,6 +264,14 @@ impl Part {
             "a node's list is not filled"
         );
         Some(Self { tombstones, bounds, first, seqs })
+    }
+
+    fn memory_bytes(&self) -> usize {
+        PART_BYTES
+            + size_of::<RangeTombstone>() * self.tombstones.capacity()
+            + size_of::<Bytes>() * self.bounds.capacity()
+            + size_of::<usize>() * self.first.capacity()
+            + size_of::<SeqNo>() * self.seqs.capacity()
     }
 
     /// The piece that holds `key`; `None` before the first.

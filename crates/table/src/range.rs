@@ -28,6 +28,11 @@ pub struct RangeTombstone {
 }
 
 impl RangeTombstone {
+    /// Memory of the tombstone and its keys.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.start.len() + self.end.as_ref().map_or(0, Bytes::len)
+    }
+
     /// Whether the range contains no key.
     pub fn is_empty(&self) -> bool {
         self.end.as_ref().is_some_and(|end| *end <= self.start)

@@ -41,7 +41,7 @@ mod tests;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
-use shamba_table::{BlockCache, Ledger, LedgerPart};
+use shamba_table::{BlockCache, Charge, Ledger, LedgerPart};
 use shamba_tree::compaction::table_size::Tables;
 use shamba_tree::iter::registry::IterRegistry;
 use shamba_tree::records::RecordCache;
@@ -207,11 +207,18 @@ impl MemoryManager {
     }
 
     /// Charges the memory of these newest views and their trees. An older view that a reader still
-    /// holds is not counted: it shares nearly everything with the newest one.
+    /// holds is not counted: it shares nearly everything with the newest one. The range tombstones
+    /// of a run have a charge of their own, which the run holds.
     pub fn charge_trees(&self, views: &[Arc<View>]) {
         let _events = hold_events();
         let bytes = views.iter().map(|view| view.metadata_bytes() as u64).sum();
         self.charge(&mut self.trees.charge(), bytes);
+        for run in views.iter().flat_map(|view| view.plans()).map(|plan| &plan.run) {
+            let Some(bytes) = run.uncharged_bytes_max() else { continue };
+            let mut charge = Charge::new(&self.ledger, LedgerPart::TableMeta, 0);
+            self.charge(&mut charge, bytes);
+            run.take_charge(charge);
+        }
         let warning = self.trees.changed(self.settings.budget_bytes(), views);
         warning.into_iter().for_each(|warning| self.telemetry.warn(warning));
     }

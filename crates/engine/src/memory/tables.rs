@@ -84,10 +84,19 @@ impl TreeMemory {
 /// file's reference.
 const VALUE_USE_BYTES: u64 = 40;
 
-/// Memory that an open table always holds, also when everything else of it is evicted.
+/// Memory of a range tombstone besides its keys: 72 bytes in the list of its table, and some 180 in
+/// the fragments of its run, if it meets no others.
+const TOMBSTONE_BYTES: u64 = 256;
+
+/// Memory that an open table always holds, also when everything else of it is evicted. The keys of
+/// range tombstones are taken to be as long as the table's bounds.
 fn table_bytes(meta: &TableMeta) -> u64 {
     let of_values = meta.values.get().files().len() as u64 * VALUE_USE_BYTES;
-    memory::table_metadata_bytes(bounds_bytes_of(meta), meta.file_bytes) + of_values
+    let bounds_bytes = bounds_bytes_of(meta);
+    let of_tombstones = meta.range_deletes.saturating_mul(TOMBSTONE_BYTES + bounds_bytes);
+    memory::table_metadata_bytes(bounds_bytes, meta.file_bytes)
+        .saturating_add(of_values)
+        .saturating_add(of_tombstones)
 }
 
 fn bounds_bytes_of(meta: &TableMeta) -> u64 {
@@ -96,9 +105,10 @@ fn bounds_bytes_of(meta: &TableMeta) -> u64 {
 
 /// Minimum budget under which all tables of `versions` can be open.
 fn budget_bytes_min<'v>(versions: impl Iterator<Item = &'v Version>) -> u64 {
-    let of_version =
-        |version: &Version| version.tables().map(|(_, _, table)| table_bytes(&table.meta)).sum::<u64>();
-    memory::budget_bytes_min(versions.map(of_version).sum())
+    let of_version = |version: &Version| {
+        version.tables().map(|(_, _, table)| table_bytes(&table.meta)).fold(0, u64::saturating_add)
+    };
+    memory::budget_bytes_min(versions.map(of_version).fold(0, u64::saturating_add))
 }
 
 /// Number and sizes of all tables of `versions`.
@@ -186,7 +196,8 @@ mod tests {
         };
         let tables = [table(1, 10, 0), table(2, 30, 0), table(3, 1, 1), table(4, 20, 0)];
         let tables: Vec<&TableMeta> = tables.iter().collect();
-        let each = table_bytes(tables[0]);
+        let (each, plain) = (table_bytes(tables[2]), table_bytes(tables[0]));
+        assert_eq!(each, plain + TOMBSTONE_BYTES + 2, "one range tombstone, with keys of one byte");
         assert_eq!(tables_to_open(2 * 4 * each, &tables), [true; 4]);
         assert_eq!(tables_to_open(2 * 2 * each, &tables), [false, true, true, false]);
         assert_eq!(tables_to_open(0, &tables), [false, false, true, false]);

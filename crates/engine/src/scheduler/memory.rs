@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use shamba_table::{Charge, TableReader, VALUE_WRITER_BYTES};
+use shamba_table::{Charge, LedgerPart, TableReader, VALUE_WRITER_BYTES};
 use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::version::TableMeta;
 
@@ -54,6 +54,16 @@ impl MemoryLink {
     pub fn slice_bytes(&self, size: TableSize, amount: (u64, u64), separates: bool) -> u64 {
         let of_values = if separates { VALUE_WRITER_BYTES } else { 0 };
         self.residency.memory().job_bytes(size.building_bytes(amount) + of_values)
+    }
+
+    /// A new charge for `bytes` of a job, after room was made for them.
+    pub fn charged(&self, bytes: u64) -> Charge {
+        let memory = self.residency.memory();
+        let mut charge = Charge::new(memory.ledger(), LedgerPart::WriteBuffers, 0);
+        if bytes > 0 {
+            memory.charge(&mut charge, bytes);
+        }
+        charge
     }
 
     /// Reserves `bytes` for a slice; `None` if it must not begin now.

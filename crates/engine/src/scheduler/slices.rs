@@ -24,7 +24,7 @@ use super::job::{BuiltSlice, Job};
 use crate::error::{Error, Result};
 use crate::memory::Reservation;
 use crate::metrics::WorkCounters;
-use crate::table_files::output::{Finished, Output, OutputOptions};
+use crate::table_files::output::{Finished, Output, OutputMemory, OutputOptions};
 use crate::table_files::separated::InputValues;
 
 /// Entries between two checks of the rate limit and of shutdown.
@@ -40,7 +40,7 @@ impl Compactor {
         &self,
         job: &Job,
         number: usize,
-        reservation: Reservation,
+        mut reservation: Reservation,
     ) -> Result<BuiltSlice> {
         let (Some(prepared), Some(slice)) = (job.prepared.get(), job.slices().get(number)) else {
             return Err(Error::closed());
@@ -54,7 +54,6 @@ impl Compactor {
         let mut inputs: Vec<(Vec<TableUse>, u64)> = Vec::new();
         let mut runs: Vec<RunId> = Vec::new();
         let mut input_entries = 0.0;
-        let mut tombstones: Vec<RangeTombstone> = Vec::new();
         let mut oldest_tombstone_ms: Option<u64> = None;
         for input in &job.inputs {
             let Some((_, run)) = version.run(input.run) else { continue };
@@ -81,18 +80,17 @@ impl Compactor {
                 input_entries += table.meta.entries as f64 * bytes as f64 / all_bytes as f64;
                 let unix_ms = table.meta.oldest_tombstone.unix_ms();
                 oldest_tombstone_ms = oldest_tombstone_ms.into_iter().chain(unix_ms).min();
-                let Some(part) = table.range.intersection(slice) else { continue };
-                if let Some(reader) = table.meta.reader.get() {
-                    tombstones.extend(
-                        reader
-                            .range_tombstones()
-                            .iter()
-                            .filter_map(|tomb| clip(tomb, &part.lower, part.upper.as_deref())),
-                    );
-                }
             }
             inputs.push((tables, input_bytes));
             runs.push(input.run);
+        }
+        let listed = || inputs.iter().flat_map(|(tables, _)| tables).filter_map(listed_tombstones);
+        let count: usize = listed().map(|(_, list)| list.len()).sum();
+        let mut of_tombstones = self.memory.charged(FragmentedTombstones::memory_bytes_max(count as u64));
+        let mut tombstones: Vec<RangeTombstone> = Vec::with_capacity(count);
+        for (table, list) in listed() {
+            let Some(part) = table.range.intersection(slice) else { continue };
+            tombstones.extend(list.iter().filter_map(|tomb| clip(tomb, &part.lower, part.upper.as_deref())));
         }
         let input_bytes: Vec<u64> = inputs.iter().map(|(_, bytes)| *bytes).collect();
         let bytes_read = input_bytes.iter().sum();
@@ -110,7 +108,7 @@ impl Compactor {
         let below = job.below(version, slice);
         let fragments = FragmentedTombstones::new(tombstones);
         let retention = Retention::new(snapshots, &fragments, below).at_times(&readers);
-        let kept_tombstones = fragments
+        let kept_tombstones: Vec<RangeTombstone> = fragments
             .thinned(&slice.lower, slice.upper.as_deref(), snapshots)
             .into_iter()
             .filter(|tomb| {
@@ -118,6 +116,14 @@ impl Compactor {
                 !retention.drops_range_tombstone(&range, tomb.seq)
             })
             .collect();
+        let tombstones_bytes = fragments.memory_bytes() + size_of_val(&*kept_tombstones) as u64;
+        of_tombstones.resize(tombstones_bytes);
+        // Without memory for the lists in its reservation, its tables end as if there were none.
+        let mut other_bytes = read_ahead_bytes;
+        let with_tombstones_bytes = reservation.bytes().saturating_add(tombstones_bytes);
+        if self.memory.extend(&mut reservation, with_tombstones_bytes) {
+            other_bytes += tombstones_bytes;
+        }
         let target = (plan.keyspace.as_ref(), job.target_level);
         let (bits, table_size) =
             (Arc::clone(&prepared.bits), self.memory.table_size(&plan.keyspace.overrides()));
@@ -137,7 +143,7 @@ impl Compactor {
             Output::new(&self.table_files, self.memory.as_ref(), options, slice.clone(), kept_tombstones);
         let input_values =
             plan.input_values.get_or_init(|| InputValues::of(version, Arc::clone(&plan.collected)));
-        let mut output = output.reading(input_values.clone()).within(reservation, read_ahead_bytes);
+        let mut output = output.reading(input_values.clone()).within(reservation, other_bytes);
         let input_entries = input_entries as u64;
         let merging = plan.keyspace.merging();
         let mut folding = Folding::new(retention, merging.as_deref()).with_filter(filter);
@@ -191,6 +197,12 @@ fn count_value(merged: &MergeIter, runs: &[RunId], consumed: &mut ConsumedValues
         consumed.add(*run, table.meta.id, reference.file, u64::from(reference.stored_bytes));
     }
     Ok(reference.file)
+}
+
+/// The range tombstones of the file of `table`, if it has any.
+fn listed_tombstones(table: &TableUse) -> Option<(&TableUse, &[RangeTombstone])> {
+    let list = table.meta.reader.get()?.range_tombstones();
+    (!list.is_empty()).then_some((table, list))
 }
 
 fn live_bytes_in(table: &TableUse, slice: &KeyRange) -> u64 {

@@ -2,10 +2,12 @@
 //! compaction is requested.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use shamba_env::{Env, MemFs, Vfs};
 use shamba_model::MergePolicy;
+use shamba_table::{Ledger, LedgerPart};
 
 mod alone;
 mod paying;
@@ -337,4 +339,60 @@ fn the_cache_has_the_memory_of_replaced_tables_when_a_job_ends() {
     let cache_bytes = memory.cache().capacity_bytes();
     memory.balance();
     assert_eq!(cache_bytes, memory.cache().capacity_bytes(), "memory was free that the cache did not have");
+}
+
+/// Notes the most memory that flushes and compactions held at any call; keeps all entries.
+#[derive(Clone, Default)]
+struct AtWork {
+    ledger: Arc<OnceLock<Arc<Ledger>>>,
+    bytes: Arc<AtomicU64>,
+}
+
+impl CompactionFilter for AtWork {
+    fn name(&self) -> &str {
+        "test.at-work"
+    }
+
+    fn filter(&self, _entry: &FilterEntry<'_>) -> Verdict {
+        let bytes = self.ledger.get().map_or(0, |ledger| ledger.bytes(LedgerPart::WriteBuffers));
+        self.bytes.fetch_max(bytes, Ordering::Relaxed);
+        Verdict::Keep
+    }
+}
+
+/// The lists of a compaction, those of open tables, and the fragments of a run.
+#[test]
+fn range_tombstones_are_charged_wherever_they_are_in_memory() {
+    const TOMBSTONES: u64 = 20_000;
+    // In a list; as fragments, which are disjoint.
+    let (list_bytes, fragments_bytes) = (TOMBSTONES * 72, TOMBSTONES * 170);
+    let at_work = AtWork::default();
+    let options = KeyspaceOptions::new().compaction_filter(at_work.clone());
+    let db = Db::builder(Path::new("/db"))
+        .env(Env::deterministic(Arc::new(MemFs::new()), 1))
+        .info_log(false)
+        .keyspace("default", options)
+        .open()
+        .expect("opened");
+    let ledger = Arc::clone(db.core().memory.ledger());
+    let held_bytes = || ledger.bytes(LedgerPart::TableMeta);
+    assert!(at_work.ledger.set(Arc::clone(&ledger)).is_ok());
+    let key = |number: u64| format!("key {number:06}");
+    for number in 0..TOMBSTONES {
+        db.delete_range(key(number).as_bytes()..[key(number).as_bytes(), b"a"].concat().as_slice())
+            .expect("deleted");
+    }
+    db.put("kept", "value").expect("put");
+    let before = held_bytes();
+    db.flush().expect("flushed");
+    let unread_bytes = held_bytes() - before;
+    assert_eq!(db.get("kept").expect("read").as_deref(), Some(&b"value"[..]));
+    let read_bytes = held_bytes() - before;
+    assert!(read_bytes >= list_bytes + fragments_bytes, "{read_bytes} bytes");
+    assert!(read_bytes < unread_bytes, "{read_bytes} bytes, at most {unread_bytes} were expected");
+    db.compact().expect("compacted");
+    let at_work_bytes = at_work.bytes.load(Ordering::Relaxed);
+    assert!(at_work_bytes >= fragments_bytes, "{at_work_bytes} bytes while it merges");
+    assert!(held_bytes() - before < list_bytes, "nothing is left of them");
+    assert_eq!(ledger.bytes(LedgerPart::WriteBuffers), 0);
 }

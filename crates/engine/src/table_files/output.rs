@@ -29,10 +29,6 @@ use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::version::level_bytes;
 use shamba_tree::version::{KeyRange, TableMeta, TableUse, ValueFileMeta, ValueUses};
 
-/// Memory to free before a table is opened, in addition to its filter, index and bounds: more than
-/// most tables take.
-const OPEN_TABLE_BYTES: u64 = 8 << 10;
-
 /// Memory for copying a long value: a frame or chunk and its piece at the source, a chunk and its
 /// pieces at the destination.
 const STREAM_BYTES: u64 = 4 * (64 << 10);
@@ -285,6 +281,12 @@ impl<'a> Output<'a> {
             None if clipped.is_empty() => return Ok(()),
             None => self.files.create(&self.options)?,
         };
+        // Here, in the writer, and encoded.
+        let tombstones_bytes: usize = clipped.iter().map(RangeTombstone::memory_bytes).sum();
+        let mut of_tombstones = Charge::new(self.files.ledger(), LedgerPart::WriteBuffers, 0);
+        if tombstones_bytes > 0 {
+            self.memory.charge(&mut of_tombstones, 3 * tombstones_bytes as u64);
+        }
         for tombstone in clipped {
             if let Err(error) = writer.add_range_tombstone(tombstone) {
                 writer.abandon();
@@ -380,17 +382,19 @@ impl<'a> Output<'a> {
         let value_files = self.values.open(self.options.verify)?;
         let mut content = ContentDigest::new();
         let mut uses = Vec::with_capacity(self.finished.len());
-        let dictionary_bytes =
-            self.options.dictionary.as_ref().map_or(0, |dictionary| dictionary.bytes().len() as u64);
         for (summary, written) in &self.finished {
             content.merge(summary.content);
-            // Memory for the heads and separators of its blocks, its bounds and dictionary.
+            let open_bytes = written.open_bytes(self.files.settings.filter_residency);
+            let _room = self.memory.make_room(open_bytes);
             let bounds = (&summary.smallest, summary.upper.as_ref());
-            let bounds_bytes = (bounds.0.len() + bounds.1.map_or(0, Bytes::len)) as u64;
-            let held_bytes = OPEN_TABLE_BYTES + bounds_bytes + dictionary_bytes;
-            let _room = self.memory.make_room(summary.file_bytes / 64 + held_bytes);
             let values = self.values.uses_of(summary, &value_files)?;
             let reader = self.files.open(summary.id, summary.birth, bounds, &values)?;
+            debug_assert!(
+                reader.fixed_bytes() <= open_bytes,
+                "table {} takes {} bytes, and room was made for {open_bytes}",
+                summary.id,
+                reader.fixed_bytes()
+            );
             self.memory.hold_early(&reader)?;
             if self.options.verify {
                 reader.check_written(written)?;

@@ -128,3 +128,21 @@ fn deleting_up_to_here_again_and_again_takes_little_memory() {
     assert_eq!(tombstones.newest_covering(b"000005", SeqNo(5)), SeqNo::ZERO);
     assert_eq!(tombstones.newest_covering(b"004000", SeqNo::MAX), SeqNo::ZERO);
 }
+
+#[test]
+fn memory_is_that_of_the_lists_and_within_the_bound_for_their_number() {
+    assert_eq!(FragmentedTombstones::memory_bytes_max(0), 0);
+    assert_eq!(FragmentedTombstones::default().memory_bytes(), 0);
+    let apart = |n: u64| tombstone(&format!("{n:06}"), Some(&format!("{n:06}a")), n);
+    let nested = |n: u64| tombstone(&format!("{n:06}"), Some(&format!("{:06}", 1_000_000 - n)), n);
+    let open = |n: u64| tombstone(&format!("{n:06}"), None, n);
+    for count in [1, 2, 3, 7, 64, 1_000, 5_000] {
+        for make in [&apart as &dyn Fn(u64) -> RangeTombstone, &nested, &open] {
+            let tombstones = FragmentedTombstones::new((1..=count).map(make).collect());
+            let bytes = tombstones.memory_bytes();
+            let least = count * (size_of::<RangeTombstone>() + size_of::<Bytes>()) as u64;
+            let most = FragmentedTombstones::memory_bytes_max(count);
+            assert!(least < bytes && bytes <= most, "{least} {bytes} {most} for {count}");
+        }
+    }
+}

@@ -67,6 +67,28 @@ pub(crate) struct WrittenIndex {
     pub(crate) top: Vec<u8>,
     /// One for each partition.
     pub(crate) summaries: Vec<PartitionSummary>,
+    /// Total length of the last separators of the partitions.
+    pub(crate) lasts_bytes: usize,
+}
+
+/// Maximum memory that an open table holds for a partition which is not resident, besides its last
+/// separator: its entries in the lists of the top level, its cell, and its heads.
+const ABSENT_PARTITION_BYTES: usize = 192;
+/// Copies of the last separators: the separators, and the prefixes in their heads, of which no byte
+/// of a separator is in more than one.
+const LASTS_TIMES: usize = 2;
+/// Memory that an open table holds for a block: its slot if partitions are cached, and its part of
+/// a hint.
+const BLOCK_BYTES: usize = 5;
+
+impl WrittenIndex {
+    /// Maximum memory of the index of an open table none of whose partitions is resident, for this
+    /// number of blocks.
+    pub(crate) fn open_bytes(&self, blocks: u64) -> usize {
+        LASTS_TIMES * self.lasts_bytes
+            + ABSENT_PARTITION_BYTES * self.summaries.len()
+            + BLOCK_BYTES * blocks as usize
+    }
 }
 
 /// Collects separators into partitions.
@@ -125,6 +147,7 @@ impl IndexBuilder {
         let count = self.partitions.len();
         let mut summaries: Vec<PartitionSummary> = Vec::with_capacity(count);
         let mut before: Option<(Vec<u8>, SeqNo)> = None;
+        let mut lasts_bytes = 0;
         for (key, seq, payload, separators) in self.partitions {
             let bounds = Bounds {
                 separators,
@@ -141,10 +164,11 @@ impl IndexBuilder {
             let (offset, bytes) = write(&payload)?;
             let handle = Handle { offset, bytes, entries: separators };
             top.push(&key, seq, EntryKind::Put, &handle.encode());
+            lasts_bytes += key.len();
             before = Some((key, seq));
         }
         assert_eq!(top.len(), count, "the top level lists another number of partitions than were written");
-        Ok(WrittenIndex { top: top.finish(), summaries })
+        Ok(WrittenIndex { top: top.finish(), summaries, lasts_bytes })
     }
 }
 

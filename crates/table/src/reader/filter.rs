@@ -144,7 +144,7 @@ impl TableFilter {
 
     /// Bytes that are held for the filter even without any slice.
     pub(super) fn meta_bytes(&self) -> usize {
-        self.stored.geometry.slices() * (size_of::<Option<ResidentSlice>>() + size_of::<FrameSlot>())
+        filter_meta_bytes(&self.stored.geometry)
     }
 
     /// Removes its slices from the cache, for the table `id` that is closed.
@@ -322,6 +322,16 @@ fn all_modules(geometry: &FilterGeometry) -> u8 {
 
 pub(super) fn warning(error: &Error) -> String {
     format!("{error}; every key may be contained")
+}
+
+/// Bytes that are held for a filter of this geometry even without any slice.
+pub(crate) fn filter_meta_bytes(geometry: &FilterGeometry) -> usize {
+    geometry.slices() * (size_of::<Option<ResidentSlice>>() + size_of::<FrameSlot>())
+}
+
+/// Bytes of all slices of a filter of this geometry.
+pub(crate) fn filter_whole_bytes(geometry: &FilterGeometry) -> usize {
+    geometry.modules().iter().map(|of| of.slices() * held_bytes(of.slice_bytes()) as usize).sum()
 }
 
 /// Memory of a resident slice of this length.

@@ -59,6 +59,7 @@ use self::partitions::Partitions;
 pub use self::ahead::{AHEAD_BYTES, Walk};
 pub use self::blocks::LoadedBlock;
 pub use self::filter::Held;
+pub(crate) use self::filter::{filter_meta_bytes, filter_whole_bytes};
 pub use self::iter::{SEEK_STEPS, Seeking, TableIter};
 pub(crate) use self::load::{Loaded, PROPERTIES, RANGE_TOMBSTONES, load, load_footer, load_footer_of};
 pub use self::lookup::ValueMode;
@@ -89,6 +90,11 @@ use crate::value_uses::TableValueUse;
 /// Bytes of an open table without filter, index and keys: the reader, its path, its entries in the
 /// list of open files and in the cache, and the allocator's overhead of a dozen allocations.
 pub(crate) const OPEN_BYTES: usize = size_of::<TableReader>() + 512;
+
+/// Memory of an open table for the value files that it names.
+pub(crate) fn value_uses_bytes(files: usize) -> usize {
+    files * (size_of::<TableValueUse>() + size_of::<Arc<ValueFile>>())
+}
 
 /// Options for opening a table.
 #[derive(Clone, Debug)]
@@ -135,7 +141,7 @@ pub struct TableReader {
     cached: CacheClient,
     /// Whether the table was released: no partition becomes resident any more.
     is_released: AtomicBool,
-    _charges: [Charge; 2],
+    charges: [Charge; 2],
 }
 
 impl TableReader {
@@ -175,11 +181,7 @@ impl TableReader {
             TableFilter::new(stored, cached)
         });
         let filter_bytes = filter.as_ref().map_or(0, TableFilter::meta_bytes);
-        let tombstone_bytes: usize = loaded
-            .tombstones
-            .iter()
-            .map(|one| size_of_val(one) + one.start.len() + one.end.as_ref().map_or(0, Bytes::len))
-            .sum();
+        let tombstone_bytes: usize = loaded.tombstones.iter().map(RangeTombstone::memory_bytes).sum();
         let charge = |part, bytes: usize| Charge::new(&options.ledger, part, bytes as u64);
         let charges = [
             charge(LedgerPart::Indexes, loaded.index.base_bytes()),
@@ -190,8 +192,7 @@ impl TableReader {
                     + loaded.properties.bounds_bytes()
                     + tombstone_bytes
                     + filter_bytes
-                    + size_of::<TableValueUse>() * loaded.properties.value_files.len()
-                    + size_of::<Arc<ValueFile>>() * loaded.value_files.len(),
+                    + value_uses_bytes(loaded.properties.value_files.len()),
             ),
         ];
         let index_unit =
@@ -204,7 +205,7 @@ impl TableReader {
             filter,
             cached,
             is_released: AtomicBool::new(false),
-            _charges: charges,
+            charges,
         });
         debug_assert!(
             options.filter == Residency::Cached
@@ -215,6 +216,12 @@ impl TableReader {
             reader.hold_whole_filter()?;
         }
         Ok(reader)
+    }
+
+    /// Memory that the table holds while it is open, also when nothing of its filter and index is
+    /// resident.
+    pub fn fixed_bytes(&self) -> u64 {
+        self.charges.iter().map(Charge::bytes).sum()
     }
 
     /// The table's metadata.

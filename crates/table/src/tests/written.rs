@@ -145,3 +145,42 @@ fn a_table_that_is_left_without_filter_bits_at_its_end_is_whole() {
         rig.env.vfs.unlink(&rig.path()).expect("unlinked");
     }
 }
+
+/// Room is made for this memory before the table is opened, so it must not be exceeded.
+#[test]
+fn an_open_table_takes_no_more_memory_than_its_writer_states() {
+    let long = |fill: u8| (0..40u8).map(move |n| row([&[fill; 9_000][..], &[n]].concat(), 7, vec![n; 300]));
+    let many = (0..20_000u64).map(|n| row(format!("key {n:08}"), n, [7; 8]));
+    let tombstones = |count: u64| {
+        (0..count).map(|n| tombstone(&format!("t{n:06}"), Some(&format!("t{n:06}a")), n + 1)).collect()
+    };
+    let tables: [(Vec<Row>, Vec<RangeTombstone>); 5] = [
+        (rows(), Vec::new()),
+        (sorted(long(1).chain(long(200)).collect()), Vec::new()),
+        (sorted(many.collect()), Vec::new()),
+        (rows(), tombstones(5_000)),
+        (Vec::new(), tombstones(2)),
+    ];
+    for residency in Residency::ALL {
+        for (number, (rows, tombstones)) in tables.iter().enumerate() {
+            let mut rig = rig(Compression::None, 16 << 10);
+            (rig.hold, rig.filter) = (residency, residency);
+            let mut writer = TableWriter::create(&rig.env, Path::new(DIR), rig.options).expect("created");
+            for row in rows {
+                writer.add(&row.key, row.seq, row.kind, &row.value).expect("added");
+            }
+            for tombstone in tombstones {
+                writer.add_range_tombstone(tombstone.clone()).expect("added");
+            }
+            let stated_bytes = writer.finish_written().expect("finished").1.open_bytes(residency);
+            let before_bytes = rig.ledger.total();
+            let table = rig.open().expect("opened");
+            let bytes = rig.ledger.total() - before_bytes;
+            assert!(bytes >= table.fixed_bytes());
+            assert!(
+                (bytes..4 * bytes).contains(&stated_bytes),
+                "{residency}, table {number}: {bytes} bytes, {stated_bytes} are stated"
+            );
+        }
+    }
+}

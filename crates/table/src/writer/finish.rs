@@ -13,11 +13,12 @@ use crate::format::footer::Footer;
 use crate::format::partitions::PartitionSummary;
 use crate::format::properties::Properties;
 use crate::format::{
-    FEATURE_EXPIRY, FEATURE_OPERANDS, FEATURE_VALUE_FILES, FEATURE_VALUES, Section, SectionKind,
+    FEATURE_EXPIRY, FEATURE_OPERANDS, FEATURE_VALUE_FILES, FEATURE_VALUES, HEADER_BYTES, Section, SectionKind,
 };
 use crate::index::last_separator;
-use crate::range;
-use crate::written::WrittenBlocks;
+use crate::range::{self, RangeTombstone};
+use crate::reader::{OPEN_BYTES, filter_meta_bytes, filter_whole_bytes, value_uses_bytes};
+use crate::written::{OpenMemory, WrittenBlocks};
 use crate::{Error, Result};
 
 impl TableWriter {
@@ -84,10 +85,12 @@ impl TableWriter {
             self.data_blocks
         );
         let mut partitions = Vec::new();
+        let mut open = OpenMemory { fixed_bytes: OPEN_BYTES, whole_bytes: 0 };
         if self.entries > 0 {
             let written = index.finish(self.start, |payload| self.out.frame(payload, Compression::None))?;
+            open.fixed_bytes += written.open_bytes(self.data_blocks);
             partitions = written.summaries;
-            sections.close(SectionKind::Index, self.out.offset());
+            open.whole_bytes += sections.close(SectionKind::Index, self.out.offset());
             self.out.frame(&written.top, Compression::None)?;
             sections.close(SectionKind::IndexTop, self.out.offset());
         }
@@ -95,6 +98,9 @@ impl TableWriter {
         if let Some(filter) = Filter::build(&self.digests, layout, bits_per_key) {
             let (birth, offset) = (self.options.birth, self.out.offset());
             filter_section::write(&filter, birth, offset, |piece| self.out.append(piece))?;
+            let geometry = filter.geometry();
+            open.fixed_bytes += filter_meta_bytes(geometry);
+            open.whole_bytes += filter_whole_bytes(geometry);
         }
         sections.close(SectionKind::Filter, self.out.offset());
         let properties = self.properties(partitions);
@@ -110,6 +116,13 @@ impl TableWriter {
         );
         debug_assert!(properties.deletes <= properties.entries, "more deletes than entries");
         debug_assert!(properties.filter_keys <= properties.entries, "more keys than entries");
+        // The dictionary; the list of tombstones, and the section from which it is decoded.
+        let tombstones_bytes: usize = self.tombstones.iter().map(RangeTombstone::memory_bytes).sum();
+        open.fixed_bytes += (self.start as usize).saturating_sub(HEADER_BYTES)
+            + properties.bounds_bytes()
+            + 2 * tombstones_bytes
+            + value_uses_bytes(properties.value_files.len());
+        self.written.open = open;
         if !self.tombstones.is_empty() {
             self.out.frame(&range::encode(&mut self.tombstones), Compression::None)?;
         }
@@ -181,13 +194,16 @@ struct Sections {
 
 impl Sections {
     /// Adds the section of this kind from the end of the last one to `end`; absent if it is empty.
-    fn close(&mut self, kind: SectionKind, end: u64) {
+    /// Returns its length.
+    fn close(&mut self, kind: SectionKind, end: u64) -> usize {
         assert!(end >= self.next, "section {kind} ends at {end}, before its start {}", self.next);
         debug_assert!(self.done.last().is_none_or(|last| last.kind < kind), "section {kind} is out of order");
-        if end > self.next {
-            self.done.push(Section { kind, offset: self.next, bytes: end - self.next });
+        let bytes = end - self.next;
+        if bytes > 0 {
+            self.done.push(Section { kind, offset: self.next, bytes });
             self.next = end;
         }
+        bytes as usize
     }
 }
 

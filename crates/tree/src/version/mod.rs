@@ -12,6 +12,7 @@ mod notation;
 mod range;
 mod range_union;
 mod run;
+mod run_tombstones;
 mod slot;
 mod tombstone_time;
 mod value_files;

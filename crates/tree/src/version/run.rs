@@ -12,15 +12,14 @@
 //!
 //! Not here: the order of runs ([`super::version`]), reading entries (`read::run_iter`).
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use shamba_key::LayeredHeads;
-use shamba_table::RangeTombstone;
+use shamba_key::{Age, LayeredHeads, RunId};
+use shamba_table::{Charge, FragmentedTombstones, RangeTombstone};
 
 use super::edit::{KeyRange, TableUse};
 use super::range::cmp_upper;
-use shamba_key::{Age, RunId};
-use shamba_table::FragmentedTombstones;
+use super::run_tombstones::RunTombstones;
 
 /// One sorted run.
 #[derive(Debug)]
@@ -38,7 +37,7 @@ pub struct Run {
     has_range_deletes: bool,
     names_value_files: bool,
     value_bytes: u64,
-    tombstones: OnceLock<Arc<FragmentedTombstones>>,
+    tombstones: RunTombstones,
 }
 
 impl Run {
@@ -84,7 +83,7 @@ impl Run {
             names_value_files: tables.iter().any(|table| !table.meta.values.get().is_empty()),
             value_bytes: tables.iter().fold(0, |sum, table| sum.saturating_add(table.values.bytes())),
             tables: tables.into_boxed_slice(),
-            tombstones: OnceLock::new(),
+            tombstones: RunTombstones::default(),
         })
     }
 
@@ -190,19 +189,41 @@ impl Run {
     /// The range tombstones of all tables, each clipped to the range in use of its table. Computed
     /// at the first call, without reads, because an open table holds its tombstones in memory.
     pub fn tombstones(&self) -> &Arc<FragmentedTombstones> {
-        self.tombstones.get_or_init(|| {
+        self.tombstones.get_or_build(|| {
             if !self.has_range_deletes {
-                return Arc::default();
+                return Vec::new();
             }
-            let mut tombstones = Vec::new();
-            for table in self.tables.iter().filter(|table| table.meta.range_deletes > 0) {
-                // A table with tombstones that is not open would make deleted keys visible again.
-                debug_assert!(table.meta.reader.get().is_some(), "table {} is not open", table.meta.id);
-                let Some(reader) = table.meta.reader.get() else { continue };
-                tombstones.extend(reader.range_tombstones().iter().filter_map(|t| cut(t, &table.range)));
+            let mut tombstones = Vec::with_capacity(self.listed().map(|(_, list)| list.len()).sum());
+            for (table, list) in self.listed() {
+                tombstones.extend(list.iter().filter_map(|t| cut(t, &table.range)));
             }
-            Arc::new(FragmentedTombstones::new(tombstones))
+            tombstones
         })
+    }
+
+    /// The tables with range tombstones, and those of their files.
+    fn listed(&self) -> impl Iterator<Item = (&TableUse, &[RangeTombstone])> {
+        self.tables.iter().filter(|table| table.meta.range_deletes > 0).filter_map(|table| {
+            // A table with tombstones that is not open would make deleted keys visible again.
+            debug_assert!(table.meta.reader.get().is_some(), "table {} is not open", table.meta.id);
+            Some((table, table.meta.reader.get()?.range_tombstones()))
+        })
+    }
+
+    /// Maximum memory of [`Self::tombstones`], to be charged with [`Self::take_charge`]. `None` if
+    /// there are no tombstones, or the run has a charge.
+    pub fn uncharged_bytes_max(&self) -> Option<u64> {
+        if !self.has_range_deletes || self.tombstones.is_charged() {
+            return None;
+        }
+        let count = self.listed().map(|(_, list)| list.len() as u64).sum();
+        Some(FragmentedTombstones::memory_bytes_max(count))
+    }
+
+    /// Takes the charge for [`Self::tombstones`]. The run reduces it to their size once they are
+    /// computed, and releases it on drop.
+    pub fn take_charge(&self, charge: Charge) {
+        self.tombstones.take_charge(charge);
     }
 }
 
@@ -238,6 +259,7 @@ mod tests {
     use crate::version::Version;
     use bytes::Bytes;
     use shamba_key::SeqNo;
+    use shamba_table::{Ledger, LedgerPart};
     use shamba_testkit::Row;
 
     fn run(tables: &str) -> Arc<Run> {
@@ -318,6 +340,38 @@ mod tests {
         let tables_bytes: usize = run.tables().iter().map(TableUse::memory_bytes).sum();
         assert!(fences_bytes > 0 && tables_bytes > 3 * size_of::<TableUse>());
         assert_eq!(run.metadata_bytes(), size_of::<Run>() + fences_bytes + tables_bytes);
+    }
+
+    #[test]
+    fn range_tombstones_are_charged_before_they_are_computed_and_released_with_the_run() {
+        let store = Store::new();
+        let tombstone = |n: u64| {
+            let key = |end: &str| Bytes::from(format!("{n:04}{end}"));
+            RangeTombstone { start: key(""), end: Some(key("a")), seq: SeqNo(n + 1) }
+        };
+        let tombstones = FragmentedTombstones::new((0..1_000).map(tombstone).collect());
+        let rows = [Row::put(b"b", 9)];
+        let run = || Run::new(RunId(1), Age(1), store.build(&rows, &tombstones, 4)).expect("a table");
+        let ledger = Arc::new(Ledger::new());
+        let held_bytes = || ledger.bytes(LedgerPart::TableMeta);
+        let charge = |run: &Run, bytes: u64| {
+            run.take_charge(Charge::new(&ledger, LedgerPart::TableMeta, bytes));
+            assert_eq!(run.uncharged_bytes_max(), None, "once");
+        };
+        let (unread, read) = (run(), run());
+        let bytes_max = unread.uncharged_bytes_max().expect("nothing is charged yet");
+        charge(&unread, bytes_max);
+        let built_bytes = unread.tombstones().memory_bytes();
+        assert!((100_000..bytes_max).contains(&built_bytes), "{built_bytes} of {bytes_max}");
+        assert_eq!(held_bytes(), built_bytes, "the rest is released");
+        // A reader of a view that is not charged yet.
+        assert_eq!(read.tombstones().iter().count(), 1_000);
+        charge(&read, read.uncharged_bytes_max().expect("nothing is charged yet"));
+        assert_eq!(held_bytes(), 2 * built_bytes);
+        drop((unread, read));
+        assert_eq!(held_bytes(), 0);
+        let plain = Run::new(RunId(1), Age(1), store.build(&rows, &FragmentedTombstones::default(), 4));
+        assert_eq!(plain.expect("a table").uncharged_bytes_max(), None, "no tombstones");
     }
 
     #[test]

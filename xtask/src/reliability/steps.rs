@@ -134,7 +134,7 @@ impl Step {
         format!("{}cargo {}", variables.collect::<String>(), self.words.join(" "))
     }
 
-    /// Runs the step, and leaves its file in `directory`; the suites write to its folder in `counts`.
+    /// Runs the step, and leaves its file in `directory`; its suites write to a folder in `counts`.
     pub fn run(&self, directory: &Path, counts: &Path) -> Result<(), String> {
         let begun = Instant::now();
         let counts = &counts.join(self.name);

@@ -122,8 +122,8 @@ fn change<V: AsRef<[u8]>>(
     change_read_by(at, writer, key, options, |key| Ok((at.get_hashed(key)?, None)), decide)
 }
 
-/// [`change`] that reads the key by `read`, which returns its value and the time that the change must
-/// come before.
+/// [`change`] that reads the key by `read`, which returns its value and the time that the change
+/// must come before.
 fn change_read_by<V: AsRef<[u8]>>(
     at: &ReadAt<'_>,
     writer: &Writer,

@@ -205,8 +205,8 @@ impl ReadAt<'_> {
         if self.reads.recorder.is_on() { self.noted(key, look_up) } else { look_up() }
     }
 
-    /// The value of a key, and the time at which that changes without a write: the value expires, or
-    /// the base that its operands apply to. Both by one lookup, at one time.
+    /// The value of a key, and the time at which that changes without a write: the value expires,
+    /// or the base that its operands apply to. Both by one lookup, at one time.
     pub fn get_until(&self, key: &HashedKey) -> Result<(Option<Slice>, Option<Expiry>)> {
         if !self.reads.expiry().is_used() {
             return Ok((self.get_hashed(key)?, None));

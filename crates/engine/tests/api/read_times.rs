@@ -64,7 +64,7 @@ impl Clock for Interrupting {
 }
 
 impl Interrupting {
-    /// Runs `action` after so many more readings and one.
+    /// Runs `action` after one reading more than `readings`.
     fn interrupt(&self, readings: u32, action: impl FnOnce() + Send + 'static) {
         *self.due.lock().expect("no panic") = Some((readings, Box::new(action)));
     }
@@ -126,8 +126,8 @@ fn the_record_cache_answers_at_the_time_of_the_call() {
     let value = |db: &Db, key: &str| db.get(key).expect("read").map(|value| value.to_vec());
     let others = db.clone();
     let moved = Arc::clone(&clock);
-    // The call has found "a" and has its time. Now both bases expire, the compaction drops them, and
-    // other readers record what is left.
+    // The call has found "a" and has its time. Now both bases expire, the compaction drops them,
+    // and other readers record what is left.
     clock.interrupt(0, move || {
         moved.clock.advance_us(1_000_000);
         others.compact().expect("compacted");

@@ -82,8 +82,8 @@ pub struct IterRegistry {
     limit_bytes: AtomicU64,
     /// Estimate of what the iterators in the slots hold, blocks included.
     live_bytes: Arc<AtomicU64>,
-    /// Bytes for which memory was last requested.
-    room_bytes: AtomicU64,
+    /// Bytes in the ledger beyond which memory is requested again.
+    ask_bytes: AtomicU64,
     make_room: OnceLock<MakeRoom>,
     /// Seed of the next new slot's countdown.
     next_seed: AtomicU64,
@@ -176,7 +176,7 @@ impl IterRegistry {
             ledger,
             limit_bytes: AtomicU64::new(limit_bytes),
             live_bytes: Arc::default(),
-            room_bytes: AtomicU64::new(0),
+            ask_bytes: AtomicU64::new(0),
             make_room: OnceLock::new(),
             next_seed: AtomicU64::new(seed),
             next_relieved: AtomicUsize::new(0),
@@ -212,7 +212,7 @@ impl IterRegistry {
         if self.live_bytes.load(Ordering::Relaxed) > self.limit_bytes() {
             self.take_from_others(Some(own), self.limit_bytes() / 2);
         }
-        if self.ledger.bytes(LedgerPart::Iterators) > self.room_bytes.load(Ordering::Relaxed) {
+        if self.ledger.bytes(LedgerPart::Iterators) > self.ask_bytes.load(Ordering::Relaxed) {
             if let Some(make_room) = self.make_room.get() {
                 make_room();
             }
@@ -226,14 +226,15 @@ impl IterRegistry {
     }
 
     /// The memory to make available to iterators: what they hold, and some more. Sets the size
-    /// beyond which the callback is called again.
+    /// beyond which the callback is called again, after half of the excess: an iterator grows
+    /// during a call and checks at its end, so calls on other threads need the other half.
     pub fn room_wanted_bytes(&self) -> u64 {
         let bytes = self.ledger.bytes(LedgerPart::Iterators);
         let (most, least) = AHEAD_PARTS;
         debug_assert!(most <= least, "the room grows by 1/{least} to 1/{most} of the limit");
-        let room_bytes = bytes + (bytes / 2).clamp(self.limit_bytes() / least, self.limit_bytes() / most);
-        self.room_bytes.store(room_bytes, Ordering::Relaxed);
-        room_bytes
+        let ahead_bytes = (bytes / 2).clamp(self.limit_bytes() / least, self.limit_bytes() / most);
+        self.ask_bytes.store(bytes + ahead_bytes / 2, Ordering::Relaxed);
+        bytes + ahead_bytes
     }
 
     /// Revokes the views of all idle iterators, because their blocks are needed.
@@ -371,4 +372,32 @@ fn slots(shard: &Padded) -> Vec<Arc<Slot>> {
 fn lock(shard: &Padded) -> MutexGuard<'_, Shard> {
     // A panic leaves a shard valid, so a poisoned lock can be used.
     shard.0.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_requested_while_half_of_the_room_is_left() {
+        let ledger = Arc::new(Ledger::new());
+        let registry = IterRegistry::new(Arc::clone(&ledger), 1 << 20, 1);
+        let requests = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&requests);
+        registry.on_growth(Box::new(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }));
+        let own = registry.take().slot;
+        for held_bytes in [0, 100 << 10, 1 << 20] {
+            let mut charge = Charge::new(&ledger, LedgerPart::Iterators, held_bytes);
+            let more_bytes = registry.room_wanted_bytes() - held_bytes;
+            requests.store(0, Ordering::Relaxed);
+            charge.resize(held_bytes + more_bytes / 2);
+            registry.relieve(&own);
+            assert_eq!(requests.load(Ordering::Relaxed), 0, "{held_bytes} bytes and half of {more_bytes}");
+            charge.resize(held_bytes + more_bytes / 2 + 1);
+            registry.relieve(&own);
+            assert_eq!(requests.load(Ordering::Relaxed), 1, "{held_bytes} bytes and half of {more_bytes}");
+        }
+    }
 }

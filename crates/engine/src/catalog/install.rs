@@ -258,10 +258,23 @@ impl Catalog {
             edit.time_ms = Some(self.expiry.now_ms());
         }
         debug_assert_eq!(unknown_values(state, &edit), None, "an edit leaves out a value file");
-        state
-            .apply(&edit)
+        let mut next = state.clone();
+        next.apply(&edit)
             .map_err(|detail| Error::invalid(format!("recovery is inconsistent with the tree: {detail}")))?;
-        let manifest = ManifestWriter::create(&self.env, &self.dir, number, state)?;
+        let draft = match ManifestWriter::draft(&self.env, &self.dir, number, &next) {
+            Ok(draft) => draft,
+            Err(error) => {
+                // The state before stays in force. On a full disk, the next open needs the space.
+                let new = new_tables(state, &edit);
+                drop((next, edit));
+                self.mark_tables_obsolete(new);
+                self.mark_file_obsolete(self.dir.join(manifest_file_name(number)));
+                self.remove_files_marked_obsolete();
+                return Err(error.into());
+            }
+        };
+        let manifest = draft.put_in_force(&self.env, &self.dir)?;
+        *state = next;
         debug_assert!(self.installing.lock().is_none(), "a database was opened twice");
         *self.installing.lock() = Some(Installing { manifest, state: state.clone() });
         Ok(())

@@ -247,7 +247,7 @@ fn with_a_bound_on_the_age_of_tombstones_none_is_copied_from_log_to_log() {
 /// needs the space.
 #[test]
 fn an_open_without_space_leaves_neither_tables_nor_value_files() {
-    for (place, refused_min) in [(".sst", 5), (".values", 3), (".log", 1)] {
+    for (place, refused_min) in [(".sst", 5), (".values", 3), (".log", 1), ("MANIFEST", 3)] {
         let mut refused = 0;
         for nth in 0.. {
             let env = killed(60);

@@ -38,7 +38,7 @@ fn paths_that_are_wrong() {
         (3, &["stats", &empty], &["no database at", &empty, "is empty", "hint: put, load"]),
         (3, &["scan", &foreign], &["no database at", &foreign, "notes.txt", "no database file"]),
         (64, &["put", &foreign, "k", "v"], &[&foreign, "notes.txt", "needs an empty directory"]),
-        (64, &["repair", &db, "--out", &db], &["--out", "repair does not change", "outside it"]),
+        (64, &["repair", &db, "--out", &db], &["--out", "repair does not change", "outside the damaged"]),
         (64, &["repair", &db, "--out", &foreign], &[&foreign, "not empty", "hint: --out must be empty"]),
         (64, &["checkpoint", &db, &foreign], &[&foreign, "not empty", "hint: DIR must be empty"]),
         (3, &["table", &db], &[&db, "takes one file of a database, not its directory"]),

@@ -448,7 +448,7 @@ impl Db {
     ///
     /// # Errors
     /// `Invalid` when keys do not strictly ascend, naming the place; nothing is added then. As
-    /// [`Db::flush`].
+    /// [`Db::put`], which also waits while compactions are behind, and as [`Db::flush`].
     pub fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         pairs: impl IntoIterator<Item = (K, V)>,

@@ -11,7 +11,7 @@ use shamba_tree::merging::Merging;
 use shamba_tree::version::manifest::ManifestState;
 use shamba_tree::version::{HistoryEntry, ManifestEdit, Pairs, Version};
 
-use super::{Writer, Writing};
+use super::{WriteOptions, Writer, Writing};
 use crate::catalog::{DEFAULT_KEYSPACE, KeyspaceCore};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::keyspace::KeyspaceOptions;
@@ -302,13 +302,16 @@ impl Writer {
     /// no gap.
     ///
     /// # Errors
-    /// Those of `check` and `add`, with which nothing is visible; of the flush and of the log.
+    /// Those of `check` and `add`, with which nothing is visible; of the back-pressure, of the flush
+    /// and of the log.
     pub fn add_tables<T>(
         &self,
         keyspace: &KeyspaceCore,
         check: impl FnOnce() -> Result<()>,
         add: impl FnOnce(SeqNo) -> Result<(u64, T)>,
     ) -> Result<u64> {
+        // Each adds a run: without a wait for compactions, writers would wait for ever.
+        self.admit(0, WriteOptions::new())?;
         // Most memtables are flushed before writers have to wait.
         self.flush()?;
         let events = hold_events();

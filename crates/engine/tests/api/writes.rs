@@ -341,6 +341,27 @@ fn writes_have_the_deadline_of_the_database() {
     db.put_with("patient", "", WriteOptions::new().deadline_ms(60_000)).expect("it waits");
 }
 
+/// An ingest adds a run, so it waits for compactions as other writes do.
+#[test]
+fn ingests_wait_while_compactions_are_behind() {
+    let db = Db::builder("/db")
+        .env(Env { vfs: Arc::new(MemFs::new()), ..Env::real() })
+        .write_deadline(std::time::Duration::from_millis(20))
+        .experimental(|e| e.rate_limit_bytes_per_s(1).l0_slowdown_runs(3).l0_stop_runs(4))
+        .open()
+        .expect("opened");
+    // All ranges overlap, so no compaction is a move: the first one takes days at its rate.
+    let ingest = |value: u32| db.ingest((0..100).map(|key: u32| (key.to_be_bytes(), value.to_be_bytes())));
+    let added = (0..20).take_while(|value| ingest(*value).is_ok()).count();
+    let refused = ingest(20).expect_err("compactions are behind");
+    assert_eq!(refused.kind(), ErrorKind::Stalled, "{refused:?}");
+    assert!((4..20).contains(&added), "{added} runs");
+    assert_eq!(
+        db.get(7_u32.to_be_bytes()).expect("read").as_deref(),
+        Some(&(added as u32 - 1).to_be_bytes()[..])
+    );
+}
+
 /// A device that takes seconds for each call: every call that waits for background work ends.
 #[test]
 fn no_call_waits_for_ever_on_a_device_that_does_not_answer() {

@@ -14,23 +14,8 @@ use crate::sync::Mutex;
 #[derive(Default, Debug)]
 pub(super) struct RunTombstones {
     built: OnceLock<Arc<FragmentedTombstones>>,
-    memory: Mutex<Memory>,
-}
-
-#[derive(Default, Debug)]
-struct Memory {
-    /// Size of the structure, once it was computed.
-    built_bytes: Option<u64>,
     /// `None`: not published, so no owner of memory knows the run.
-    charge: Option<Charge>,
-}
-
-impl Memory {
-    fn fit(&mut self) {
-        if let (Some(bytes), Some(charge)) = (self.built_bytes, &mut self.charge) {
-            charge.resize(bytes);
-        }
-    }
+    charge: Mutex<Option<Charge>>,
 }
 
 impl RunTombstones {
@@ -39,23 +24,29 @@ impl RunTombstones {
         &self,
         list: impl FnOnce() -> Vec<RangeTombstone>,
     ) -> &Arc<FragmentedTombstones> {
-        self.built.get_or_init(|| {
-            let built = FragmentedTombstones::new(list());
-            let mut memory = lock(&self.memory);
-            memory.built_bytes = Some(built.memory_bytes());
-            memory.fit();
-            Arc::new(built)
-        })
+        if let Some(built) = self.built.get() {
+            return built;
+        }
+        let built = self.built.get_or_init(|| Arc::new(FragmentedTombstones::new(list())));
+        // Not inside of the call above, which blocks other readers.
+        self.fit(&mut lock(&self.charge));
+        built
     }
 
     pub(super) fn is_charged(&self) -> bool {
-        lock(&self.memory).charge.is_some()
+        lock(&self.charge).is_some()
     }
 
     /// Takes the charge, and reduces it if the tombstones were computed already.
     pub(super) fn take_charge(&self, charge: Charge) {
-        let mut memory = lock(&self.memory);
-        memory.charge = Some(charge);
-        memory.fit();
+        let mut own = lock(&self.charge);
+        *own = Some(charge);
+        self.fit(&mut own);
+    }
+
+    fn fit(&self, charge: &mut Option<Charge>) {
+        if let (Some(built), Some(charge)) = (self.built.get(), charge) {
+            charge.resize(built.memory_bytes());
+        }
     }
 }

@@ -123,8 +123,8 @@ impl FragmentedTombstones {
         cover
     }
 
-    /// Memory of the structure. The keys belong to those who share them with it: the tables or
-    /// memtables of its tombstones.
+    /// Memory of the structure without the keys, most of which it shares with its tables or
+    /// memtables.
     pub fn memory_bytes(&self) -> u64 {
         let parts_bytes: usize = self.parts.iter().map(|part| part.memory_bytes()).sum();
         (self.parts.capacity() * size_of::<Arc<Part>>() + parts_bytes) as u64

@@ -37,6 +37,12 @@ impl RangeTombstone {
     pub fn is_empty(&self) -> bool {
         self.end.as_ref().is_some_and(|end| *end <= self.start)
     }
+
+    /// Whether the range has a key in `[lower, upper)`; an `upper` of `None` is unbounded.
+    pub fn overlaps(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
+        upper.is_none_or(|upper| self.start[..] < *upper)
+            && self.end.as_ref().is_none_or(|end| end[..] > *lower)
+    }
 }
 
 const OPEN_END: u8 = 0;

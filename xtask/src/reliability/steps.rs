@@ -124,7 +124,7 @@ impl Ended {
 const WELL: &str = "well";
 
 /// Path of a step's file.
-fn file_of(directory: &Path, step: &str) -> PathBuf {
+pub fn file_of(directory: &Path, step: &str) -> PathBuf {
     directory.join(format!("{step}.tsv"))
 }
 
@@ -187,15 +187,11 @@ fn read_counts(folder: &Path) -> Result<String, String> {
 ///
 /// Published results are no sources: a step writes there.
 fn commit() -> String {
-    let git = |arguments: &[&str]| {
-        output_of(Command::new("git").args(arguments).current_dir(tidy::root())).unwrap_or_default()
-    };
-    let head = git(&["rev-parse", "--short=8", "HEAD"]);
-    if head.is_empty() {
-        return "-".to_owned();
-    }
+    let git = |arguments: &[&str]| output_of(Command::new("git").args(arguments).current_dir(tidy::root()));
+    let Ok(head) = git(&["rev-parse", "--short=8", "HEAD"]) else { return "-".to_owned() };
     let changed = git(&["status", "--porcelain", "--", ":!docs/results"]);
-    format!("{}{}", head.trim(), if changed.is_empty() { "" } else { "+" })
+    let is_changed = changed.map_or(true, |files| !files.is_empty());
+    format!("{}{}", head.trim(), if is_changed { "+" } else { "" })
 }
 
 /// Counts and results of the steps with a file in `directory`, in the order of [`STEPS`].

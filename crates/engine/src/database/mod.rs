@@ -252,8 +252,8 @@ impl Db {
     }
 
     /// Opens the keyspace of this name with options; creates it, durably, if there is none. The
-    /// options hold for every handle of it from now on. A given merge operator or compaction filter
-    /// replaces the one of the same name, also where this open has none. The merge operator of a
+    /// options hold for every handle of it. The code of a merge operator stays until the database
+    /// is opened again, because values that it has made may be cached. The merge operator of a
     /// keyspace whose operands are read or compacted during the open is given to
     /// [`Builder::keyspace`].
     ///

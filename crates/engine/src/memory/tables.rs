@@ -88,12 +88,17 @@ const VALUE_USE_BYTES: u64 = 40;
 /// the fragments of its run, if it meets no others.
 const TOMBSTONE_BYTES: u64 = 256;
 
+/// Maximum memory that the keys of a range tombstone are taken to have: a few long bounds of a
+/// table must not make its many tombstones look larger than the budget.
+const TOMBSTONE_KEYS_BYTES_MAX: u64 = 64;
+
 /// Memory that an open table always holds, also when everything else of it is evicted. The keys of
 /// range tombstones are taken to be as long as the table's bounds.
 fn table_bytes(meta: &TableMeta) -> u64 {
     let of_values = meta.values.get().files().len() as u64 * VALUE_USE_BYTES;
     let bounds_bytes = bounds_bytes_of(meta);
-    let of_tombstones = meta.range_deletes.saturating_mul(TOMBSTONE_BYTES + bounds_bytes);
+    let of_tombstones =
+        meta.range_deletes.saturating_mul(TOMBSTONE_BYTES + bounds_bytes.min(TOMBSTONE_KEYS_BYTES_MAX));
     memory::table_metadata_bytes(bounds_bytes, meta.file_bytes)
         .saturating_add(of_values)
         .saturating_add(of_tombstones)

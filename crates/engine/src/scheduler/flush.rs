@@ -243,11 +243,13 @@ impl Flusher {
         let merging = keyspace.merging();
         let retention = Retention::new(snapshots, &fragments, below).at_times(&readers);
         let mut folding = Folding::new(retention, merging.as_deref());
-        // The memtable has the fragments; they are joined, and thinned to a list.
+        // The memtable's charge covers its fragments, this one the joined copy and the thinned
+        // list.
         let tombstones_bytes = FragmentedTombstones::memory_bytes_max(fragments.iter().count() as u64);
         let mut of_tombstones = self.memory.charged(tombstones_bytes);
-        let tombstones = fragments.thinned(b"", None, snapshots);
-        of_tombstones.resize(size_of_val(&*tombstones) as u64);
+        let mut tombstones = fragments.thinned(b"", None, snapshots);
+        tombstones.shrink_to_fit();
+        self.memory.fit(&mut of_tombstones, size_of_val(&*tombstones) as u64);
         let oldest_tombstone_ms = with_expired(oldest_tombstone_ms, &readers);
         let options = OutputOptions { oldest_tombstone_ms, ..self.output_options(keyspace, 0, bits) };
         let mut output =

@@ -66,6 +66,11 @@ impl MemoryLink {
         charge
     }
 
+    /// Sets a charge to `bytes`, after room was made for more than it has.
+    pub fn fit(&self, charge: &mut Charge, bytes: u64) {
+        self.residency.memory().charge(charge, bytes);
+    }
+
     /// Reserves `bytes` for a slice; `None` if it must not begin now.
     pub fn reserve(&self, bytes: u64) -> Option<Reservation> {
         self.residency.memory().reserve(bytes)

@@ -85,7 +85,11 @@ impl Compactor {
             runs.push(input.run);
         }
         let listed = || inputs.iter().flat_map(|(tables, _)| tables).filter_map(listed_tombstones);
-        let count: usize = listed().map(|(_, list)| list.len()).sum();
+        let count_of = |(table, list): (&TableUse, &[RangeTombstone])| {
+            let Some(part) = table.range.intersection(slice) else { return 0 };
+            list.iter().filter(|tomb| tomb.overlaps(&part.lower, part.upper.as_deref())).count()
+        };
+        let count: usize = listed().map(count_of).sum();
         let mut of_tombstones = self.memory.charged(FragmentedTombstones::memory_bytes_max(count as u64));
         let mut tombstones: Vec<RangeTombstone> = Vec::with_capacity(count);
         for (table, list) in listed() {
@@ -108,7 +112,7 @@ impl Compactor {
         let below = job.below(version, slice);
         let fragments = FragmentedTombstones::new(tombstones);
         let retention = Retention::new(snapshots, &fragments, below).at_times(&readers);
-        let kept_tombstones: Vec<RangeTombstone> = fragments
+        let mut kept_tombstones: Vec<RangeTombstone> = fragments
             .thinned(&slice.lower, slice.upper.as_deref(), snapshots)
             .into_iter()
             .filter(|tomb| {
@@ -116,9 +120,11 @@ impl Compactor {
                 !retention.drops_range_tombstone(&range, tomb.seq)
             })
             .collect();
+        kept_tombstones.shrink_to_fit();
         let tombstones_bytes = fragments.memory_bytes() + size_of_val(&*kept_tombstones) as u64;
-        of_tombstones.resize(tombstones_bytes);
-        // Without memory for the lists in its reservation, its tables end as if there were none.
+        self.memory.fit(&mut of_tombstones, tombstones_bytes);
+        // If the reservation cannot be extended for the lists, they do not count when tables are
+        // cut.
         let mut other_bytes = read_ahead_bytes;
         let with_tombstones_bytes = reservation.bytes().saturating_add(tombstones_bytes);
         if self.memory.extend(&mut reservation, with_tombstones_bytes) {

@@ -281,7 +281,7 @@ impl<'a> Output<'a> {
             None if clipped.is_empty() => return Ok(()),
             None => self.files.create(&self.options)?,
         };
-        // Here, in the writer, and encoded.
+        // Three copies: this list, the writer's list, and the encoded section.
         let tombstones_bytes: usize = clipped.iter().map(RangeTombstone::memory_bytes).sum();
         let mut of_tombstones = Charge::new(self.files.ledger(), LedgerPart::WriteBuffers, 0);
         if tombstones_bytes > 0 {
@@ -385,10 +385,11 @@ impl<'a> Output<'a> {
         for (summary, written) in &self.finished {
             content.merge(summary.content);
             let open_bytes = written.open_bytes(self.files.settings.filter_residency);
-            let _room = self.memory.make_room(open_bytes);
+            let room = self.memory.make_room(open_bytes);
             let bounds = (&summary.smallest, summary.upper.as_ref());
             let values = self.values.uses_of(summary, &value_files)?;
             let reader = self.files.open(summary.id, summary.birth, bounds, &values)?;
+            drop(room); // The reader's own charges replace it.
             debug_assert!(
                 reader.fixed_bytes() <= open_bytes,
                 "table {} takes {} bytes, and room was made for {open_bytes}",

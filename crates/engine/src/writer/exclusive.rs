@@ -104,7 +104,7 @@ impl Writer {
         let of_open = self.given().and_then(|given| given.get(name));
         let given = operator_for(name, None, of_open)?;
         let merging = operator_for(name, given.as_deref().map(Merging::name), options)?;
-        let merging = merging.filter(|merging| merging.is_given()).or(given);
+        let merging = given.or(merging);
         let filtering = filter_for(name, None, of_open)?;
         let filtering = filter_for(name, filtering.as_ref(), options)?;
         let fifo = fifo_for(None, of_open, self.now())?;
@@ -302,8 +302,8 @@ impl Writer {
     /// no gap.
     ///
     /// # Errors
-    /// Those of `check` and `add`, with which nothing is visible; of the back-pressure, of the flush
-    /// and of the log.
+    /// Those of `check` and `add`, with which nothing is visible; of the back-pressure, of the
+    /// flush and of the log.
     pub fn add_tables<T>(
         &self,
         keyspace: &KeyspaceCore,
@@ -434,16 +434,16 @@ impl Writer {
     }
 }
 
-/// The merge operator that `options` give to a keyspace, if it is not the one that it has: the code
-/// may be another under the same name, such as that of an operator without a fault.
+/// The merge operator that `options` give to a keyspace that has none, or none of which the code is
+/// known.
 ///
 /// # Errors
 /// `Invalid` for another operator than it has.
 fn new_operator(keyspace: &KeyspaceCore, options: Option<&KeyspaceOptions>) -> Result<Option<Arc<Merging>>> {
-    let known = keyspace.merging();
-    let merging = operator_for(&keyspace.name, known.as_deref().map(Merging::name), options)?;
-    let is_new = |merging: &Arc<Merging>| !known.as_ref().is_some_and(|known| Arc::ptr_eq(known, merging));
-    Ok(merging.filter(|merging| merging.is_given() && is_new(merging)))
+    let view = keyspace.load();
+    let known = view.merging();
+    let merging = operator_for(&keyspace.name, known.map(Merging::name), options)?;
+    Ok(merging.filter(|merging| merging.is_given() && !known.is_some_and(Merging::is_given)))
 }
 
 #[cfg(test)]

@@ -216,7 +216,10 @@ impl Run {
         if !self.has_range_deletes || self.tombstones.is_charged() {
             return None;
         }
-        let count = self.listed().map(|(_, list)| list.len() as u64).sum();
+        let of = |(table, list): (&TableUse, &[RangeTombstone])| {
+            list.iter().filter(|t| cut(t, &table.range).is_some()).count() as u64
+        };
+        let count = self.listed().map(of).sum();
         Some(FragmentedTombstones::memory_bytes_max(count))
     }
 

@@ -14,7 +14,7 @@ use crate::sync::Mutex;
 #[derive(Default, Debug)]
 pub(super) struct RunTombstones {
     built: OnceLock<Arc<FragmentedTombstones>>,
-    /// `None`: not published, so no owner of memory knows the run.
+    /// `None`: not charged yet, because the run is not published.
     charge: Mutex<Option<Charge>>,
 }
 
@@ -28,7 +28,7 @@ impl RunTombstones {
             return built;
         }
         let built = self.built.get_or_init(|| Arc::new(FragmentedTombstones::new(list())));
-        // Not inside of the call above, which blocks other readers.
+        // Outside of `get_or_init`: other readers wait for that, and must not wait for this lock.
         self.fit(&mut lock(&self.charge));
         built
     }

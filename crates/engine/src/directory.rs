@@ -8,6 +8,7 @@ use std::io;
 use std::path::Path;
 
 use shamba_env::{Env, FileLock, LockHeld, LockKind};
+use shamba_key::LogNo;
 use shamba_log::wal::parse_log_file_name;
 use shamba_table::{parse_table_file_name, parse_value_file_name};
 use shamba_tree::version::manifest::parse_manifest_file_name;
@@ -59,6 +60,16 @@ pub(crate) fn file_number(name: &str) -> Option<u64> {
 /// not read, not removed, and does not raise the next number.
 pub(crate) fn is_stray(name: &str, next_id: u64) -> bool {
     file_number(name).is_some_and(|number| number > next_id.saturating_add(NUMBERS_AHEAD_MAX))
+}
+
+/// The numbers of the logs among these names of files, without those that are stray; `next_id` is
+/// not known without a manifest, and then none is.
+pub(crate) fn log_numbers<'n>(
+    names: impl Iterator<Item = &'n str>,
+    next_id: Option<u64>,
+) -> impl Iterator<Item = LogNo> {
+    let ours = names.filter(move |name| !next_id.is_some_and(|next_id| is_stray(name, next_id)));
+    ours.filter_map(parse_log_file_name)
 }
 
 /// The number after those in these names of files; 1 without any. Numbers above `max` do not count.

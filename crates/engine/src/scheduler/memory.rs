@@ -58,17 +58,17 @@ impl MemoryLink {
 
     /// A new charge for `bytes` of a job, after room was made for them.
     pub fn charged(&self, bytes: u64) -> Charge {
-        let memory = self.residency.memory();
-        let mut charge = Charge::new(memory.ledger(), LedgerPart::WriteBuffers, 0);
-        if bytes > 0 {
-            memory.charge(&mut charge, bytes);
-        }
+        let mut charge = Charge::new(self.residency.memory().ledger(), LedgerPart::WriteBuffers, 0);
+        self.fit(&mut charge, bytes);
         charge
     }
 
     /// Sets a charge to `bytes`, after room was made for more than it has.
     pub fn fit(&self, charge: &mut Charge, bytes: u64) {
-        self.residency.memory().charge(charge, bytes);
+        // Most jobs have nothing to charge, and need no balance.
+        if bytes != charge.bytes() {
+            self.residency.memory().charge(charge, bytes);
+        }
     }
 
     /// Reserves `bytes` for a slice; `None` if it must not begin now.

@@ -345,13 +345,6 @@ impl Writer {
         Ok(count)
     }
 
-    /// Does what background work the operation caused, if that runs on the caller's thread.
-    fn run_inline(&self) {
-        if self.is_inline {
-            self.background.run_inline();
-        }
-    }
-
     /// The entry of the history for a change whose sequence number was reserved in the log; none
     /// without a log, where there is no stream of changes. The number alone then shows the gap.
     fn in_stream(&self, entry: impl FnOnce() -> HistoryEntry) -> Vec<HistoryEntry> {

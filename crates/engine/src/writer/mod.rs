@@ -344,9 +344,7 @@ impl Writer {
             let _events = hold_events();
             self.commits.commit(self, own, durability)
         };
-        if self.is_inline {
-            self.background.run_inline();
-        }
+        self.run_inline();
         outcome
     }
 
@@ -366,6 +364,13 @@ impl Writer {
         let durability = self.durability(options)?;
         self.pressure.admit(bytes, options.deadline_ms.or_else(|| self.settings.write_deadline_ms()))?;
         Ok(durability)
+    }
+
+    /// Does what background work the operation caused, if that runs on the caller's thread.
+    fn run_inline(&self) {
+        if self.is_inline {
+            self.background.run_inline();
+        }
     }
 
     /// Notes that the backlog (generations, level-0 runs, keyspaces) or its limits may have

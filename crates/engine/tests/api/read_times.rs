@@ -127,7 +127,7 @@ fn the_record_cache_answers_at_the_time_of_the_call() {
     let others = db.clone();
     let moved = Arc::clone(&clock);
     // The call has found "a" and has its time. Now both bases expire, the compaction drops them,
-    // and other readers record what is left.
+    // and other readers record the operands without it.
     clock.interrupt(0, move || {
         moved.clock.advance_us(1_000_000);
         others.compact().expect("compacted");

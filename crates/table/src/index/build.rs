@@ -74,8 +74,8 @@ pub(crate) struct WrittenIndex {
 /// Maximum memory that an open table holds for a partition which is not resident, besides its last
 /// separator: its entries in the lists of the top level, its cell, and its heads.
 const ABSENT_PARTITION_BYTES: usize = 192;
-/// Copies of the last separators: the separators, and the prefixes in their heads, of which no byte
-/// of a separator is in more than one.
+/// Maximum copies of each byte of the last separators: one in the separators, and at most one in
+/// the prefixes of their heads.
 const LASTS_TIMES: usize = 2;
 /// Memory that an open table holds for a block: its slot if partitions are cached, and its part of
 /// a hint.

@@ -22,14 +22,13 @@ use shamba_table::{RangeTombstone, Reads};
 
 use super::found::{Found, damage_of};
 use super::report::{Loss, RepairReport};
-use crate::directory::is_stray;
+use crate::directory::log_numbers;
 use crate::error::{Error, Result};
 use crate::options::settings::Settings;
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::floor::SurveyedLog;
 use shamba_log::wal::{
-    OpRef, Recovery, ReplayOptions, ReplayReport, ReplayedOp, ValueLogs, log_file_name, parse_log_file_name,
-    replay,
+    OpRef, Recovery, ReplayOptions, ReplayReport, ReplayedOp, ValueLogs, log_file_name, replay,
 };
 use shamba_tree::version::KeyRange;
 
@@ -375,10 +374,8 @@ fn readable(
     report: &mut RepairReport,
 ) -> Result<(Vec<LogNo>, Option<Broken>)> {
     let entries = env.vfs.list(dir).map_err(|error| Error::io("list", dir, error))?;
-    // Without a manifest the next number is not known.
-    let is_stray = |name: &str| found.is_whole && is_stray(name, found.state.next_id);
-    let ours = entries.iter().filter(|entry| !is_stray(&entry.name));
-    let mut numbers: Vec<LogNo> = ours.filter_map(|entry| parse_log_file_name(&entry.name)).collect();
+    let names = entries.iter().map(|entry| &entry.name[..]);
+    let mut numbers: Vec<LogNo> = log_numbers(names, found.is_whole.then_some(found.state.next_id)).collect();
     numbers.sort_unstable();
     let first = if found.is_whole { found.state.first_log } else { LogNo(0) };
     numbers.retain(|log| *log >= first);

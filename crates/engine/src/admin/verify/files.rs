@@ -15,11 +15,11 @@ use shamba_table::{BirthId, OpenFiles, TableId, parse_table_file_name, survey_da
 
 use super::{CheckReport, replay_strictly};
 use crate::admin::inspect::{Ending, wal_file};
-use crate::directory::{LOCK, file_number, is_stray, locked};
+use crate::directory::{LOCK, file_number, is_stray, locked, log_numbers};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::settings::Settings;
 use shamba_key::LogNo;
-use shamba_log::wal::{log_file_name, parse_log_file_name};
+use shamba_log::wal::log_file_name;
 use shamba_tree::version::current::CURRENT;
 use shamba_tree::version::manifest::load::Loaded;
 use shamba_tree::version::manifest::{ManifestReader, ManifestState};
@@ -186,10 +186,9 @@ impl FileCheck<'_> {
 
     fn logs(&mut self, state: Option<&ManifestState>) {
         let first = state.map_or(LogNo(0), |state| state.first_log);
-        let is_stray = |name: &str| state.is_some_and(|state| is_stray(name, state.next_id));
-        let files = self.entries.iter().filter(|entry| !entry.is_dir && !is_stray(&entry.name));
-        let numbers = files.filter_map(|entry| parse_log_file_name(&entry.name));
-        for number in numbers.filter(|number| *number >= first) {
+        let files = self.entries.iter().filter(|entry| !entry.is_dir);
+        let names = files.map(|entry| &entry.name[..]);
+        for number in log_numbers(names, state.map(|state| state.next_id)).filter(|number| *number >= first) {
             self.log(number);
         }
         // Faults that only the logs and the manifest together reveal: a log that is missing, or

@@ -23,10 +23,10 @@ use shamba_env::Env;
 use shamba_table::TableReader;
 
 use crate::catalog::Catalog;
-use crate::directory::is_stray;
+use crate::directory::log_numbers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::telemetry::Telemetry;
-use shamba_log::wal::{Recovery, ReplayOptions, ReplayReport, parse_log_file_name, replay};
+use shamba_log::wal::{Recovery, ReplayOptions, ReplayReport, replay};
 use shamba_tree::version::current::{CURRENT, read_current};
 use shamba_tree::version::manifest::{ManifestReader, ManifestState, manifest_file_name};
 
@@ -271,8 +271,8 @@ pub(crate) fn replay_strictly(
         held_bytes_max,
     };
     let entries = env.vfs.list(dir).map_err(|error| Error::io("list", dir, error))?;
-    let ours = entries.iter().filter(|entry| !is_stray(&entry.name, state.next_id));
-    let logs: Vec<_> = ours.filter_map(|entry| parse_log_file_name(&entry.name)).collect();
+    let names = entries.iter().map(|entry| &entry.name[..]);
+    let logs: Vec<_> = log_numbers(names, Some(state.next_id)).collect();
     replay(env, dir, &logs, &options, &mut |_| Ok(()))
 }
 

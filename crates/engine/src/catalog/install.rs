@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use shamba_log::wal::log_file_name;
 use shamba_memtable::Memtable;
 use shamba_tree::version::manifest::{ManifestState, ManifestWriter, manifest_file_name};
 use shamba_tree::version::{ManifestEdit, TableMeta};
@@ -266,9 +267,13 @@ impl Catalog {
             Err(error) => {
                 // The state before stays in force. On a full disk, the next open needs the space.
                 let new = new_tables(state, &edit);
+                let new_log = edit.log_promise.map(|(log, _)| log);
                 drop((next, edit));
                 self.mark_tables_obsolete(new);
                 self.mark_file_obsolete(self.dir.join(manifest_file_name(number)));
+                if let Some(log) = new_log {
+                    self.mark_file_obsolete(self.dir.join(log_file_name(log)));
+                }
                 self.remove_files_marked_obsolete();
                 return Err(error.into());
             }

@@ -45,7 +45,7 @@ use crate::options::settings::Settings;
 use crate::statistics::file::STATISTICS_TEMPORARY;
 use crate::writer::parse_side_file_name;
 use shamba_key::{KeyspaceId, LogNo};
-use shamba_log::wal::{Predecessor, ReplayReport, WalWriter, parse_log_file_name};
+use shamba_log::wal::{Predecessor, ReplayReport, WalWriter, log_file_name, parse_log_file_name};
 use shamba_tree::version::current::CURRENT_TEMPORARY;
 use shamba_tree::version::manifest::{
     ManifestReader, ManifestState, TornEdit, manifest_file_name, parse_manifest_file_name,
@@ -407,6 +407,7 @@ fn begin(
         let wal = match synced {
             Ok(wal) => wal,
             Err(error) => {
+                core.catalog.mark_file_obsolete(core.catalog.dir().join(log_file_name(log)));
                 rebuild::abandon(core, edit.versions, edit.value_files);
                 return Err(error);
             }

@@ -363,19 +363,29 @@ impl Writer {
             // The change is durable at once, and what was written before it must not be lost alone.
             self.flush_locked(writing)?;
         } else {
-            self.ensure_log(writing)?;
-            let since = writing.sealed_seq;
-            let history_bytes =
-                |state: Option<&ManifestState>| state.map_or(0, |it| it.history.change_bytes_after(since));
-            if self.catalog.with_state(history_bytes) >= HISTORY_BYTES_MAX {
-                self.rotate(writing)?;
+            if self.is_history_long(writing) {
+                match self.rotate(writing) {
+                    // A full disk must not refuse a drop, which frees space.
+                    Err(error) if error.kind() == ErrorKind::NoSpace => self.lifecycle.check_writable()?,
+                    rotated => rotated?,
+                }
             }
+            self.ensure_log(writing)?;
             writing.log.append_nothing(keyspace, writing.last_seq, seq)?;
             writing.last_seq = seq;
             self.sync_log(writing)?;
         }
         writing.last_seq = seq;
         Ok(seq)
+    }
+
+    /// Whether the history of the active log is at its limit, so that the log is to be rotated. Not
+    /// while flushes are behind: each rotation adds a generation, and writers wait for those.
+    fn is_history_long(&self, writing: &Writing) -> bool {
+        let since = writing.sealed_seq;
+        let history_bytes =
+            |state: Option<&ManifestState>| state.map_or(0, |it| it.history.change_bytes_after(since));
+        self.sealed.is_empty() && self.catalog.with_state(history_bytes) >= HISTORY_BYTES_MAX
     }
 
     /// Marks the database closed, between two commit groups. Without a log only a flush can save
@@ -443,7 +453,7 @@ fn new_operator(keyspace: &KeyspaceCore, options: Option<&KeyspaceOptions>) -> R
 mod tests {
     use std::path::Path;
 
-    use shamba_env::{Env, MemFs, Vfs};
+    use shamba_env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind, Vfs};
 
     use super::*;
     use crate::database::Db;
@@ -480,5 +490,38 @@ mod tests {
         let active = db.core().catalog.logs().oldest().expect("a log").0;
         assert!(active.0 > 10, "log {active} is the first one");
         assert_eq!(db.iter().count(), 500);
+    }
+
+    /// Creates and drops keyspaces while no file of that kind can be created, until the history
+    /// asks for another log. Returns the number of generations that wait then.
+    fn generations_after_drops(refused: &str, puts: bool) -> usize {
+        let faults = FaultFs::new(Arc::new(MemFs::new()), 1);
+        let env = Env::deterministic(Arc::new(faults.clone()), 1);
+        let db = Db::builder("/db").env(env).info_log(false).open().expect("opened");
+        faults.add_rule(FaultRule::nth(0, Effect::Enospc).on(&[OpKind::Create]).at_path(refused).sticky());
+        if puts {
+            db.put("a", "1").expect("written");
+            assert_eq!(db.flush().map_err(|error| error.kind()), Err(ErrorKind::NoSpace));
+        }
+        for number in 0..500 {
+            let name = format!("{number:0>200}");
+            db.create_keyspace(&name).expect("created");
+            db.drop_keyspace(&name).expect("dropped");
+        }
+        let core = db.core();
+        let bytes =
+            core.catalog.with_state(|state| state.map_or(0, |it| it.history.change_bytes_after(SeqNo::ZERO)));
+        assert!(bytes > HISTORY_BYTES_MAX, "{bytes} bytes ask for no other log");
+        core.writer.sealed().len()
+    }
+
+    #[test]
+    fn without_space_for_another_log_keyspaces_are_still_dropped() {
+        assert_eq!(generations_after_drops(".log", false), 0);
+    }
+
+    #[test]
+    fn the_history_adds_no_generations_while_flushes_fail() {
+        assert_eq!(generations_after_drops(".sst", true), 1);
     }
 }

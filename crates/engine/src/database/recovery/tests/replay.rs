@@ -246,11 +246,12 @@ fn with_a_bound_on_the_age_of_tombstones_none_is_copied_from_log_to_log() {
 /// An open that has to write tables and fails removes what it wrote: on a full disk, the next one
 /// needs the space.
 #[test]
-fn an_open_without_space_leaves_neither_tables_nor_value_files() {
-    for (place, refused_min) in [(".sst", 5), (".values", 3), (".log", 1), ("MANIFEST", 3)] {
+fn an_open_without_space_leaves_no_file() {
+    for (place, refused_min) in [(".sst", 5), (".values", 3), (".log", 2), ("MANIFEST", 3)] {
         let mut refused = 0;
         for nth in 0.. {
             let env = killed(60);
+            let logs = names(&env, ".log");
             let faults = FaultFs::new(Arc::clone(&env.vfs), 1);
             let faulty = Env { vfs: Arc::new(faults.clone()), ..env.clone() };
             let calls = [OpKind::Create, OpKind::Append, OpKind::SyncData, OpKind::SyncAll];
@@ -268,6 +269,7 @@ fn an_open_without_space_leaves_neither_tables_nor_value_files() {
                 }
                 Err(error) => {
                     assert!(left_over().iter().all(Vec::is_empty), "{error}: {:?}", left_over());
+                    assert_eq!(names(&env, ".log"), logs, "{error}");
                     let core = open(self::builder(&env)).expect("opened without a fault");
                     assert_eq!(core.reads.visible(), SeqNo(60 * ENTRIES as u64), "{error}");
                     refused += 1;
@@ -275,5 +277,27 @@ fn an_open_without_space_leaves_neither_tables_nor_value_files() {
             }
         }
         assert!(refused >= refused_min, "{refused} opens are refused for {place}");
+    }
+}
+
+/// Likewise for the new log, which begins with what is not in tables.
+#[test]
+fn an_open_without_space_leaves_no_copy_of_a_log() {
+    for place in [".log", "MANIFEST"] {
+        let mut refused = 0;
+        for nth in 0.. {
+            let env = killed(3);
+            let logs = names(&env, ".log");
+            let faults = FaultFs::new(Arc::clone(&env.vfs), 1);
+            let faulty = Env { vfs: Arc::new(faults.clone()), ..env.clone() };
+            let calls = [OpKind::Create, OpKind::Append, OpKind::SyncData, OpKind::SyncAll];
+            faults.add_rule(FaultRule::nth(nth, Effect::Enospc).on(&calls).at_path(place));
+            let Err(error) = open(builder(&faulty)) else { break };
+            assert_eq!(names(&env, ".log"), logs, "{error}");
+            let core = open(builder(&env)).expect("opened without a fault");
+            assert_eq!(entries(&core, DEFAULT_KEYSPACE), 3 * ENTRIES as u64, "{error}");
+            refused += 1;
+        }
+        assert!(refused >= 2, "{refused} opens are refused for {place}");
     }
 }

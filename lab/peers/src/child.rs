@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use shamba_workload::CpuTimer;
+use shamba_workload::{CpuTimer, Permutation};
 
-use crate::book::Book;
+use crate::book::{Book, Dataset};
 use crate::engines;
 use crate::meter::{self, Tally};
-use crate::peer::{BLOCK_BYTES, Engine, Io, Peer, Result, Setup, stated};
+use crate::peer::{BLOCK_BYTES, Engine, Io, LEVEL_0_RUNS, Peer, Result, Setup, stated};
 use crate::process::{self, Io as Counters, Resident};
 use crate::result::{self, Line, Row, Situation};
 use crate::workload::Workload;
@@ -55,10 +55,13 @@ const WARM_OPS: u64 = 1000;
 /// Errors of the engine, the first wrong answer, or an engine that is not in this build.
 pub fn run(task: &Task, keep: Keep<'_>) -> Result<()> {
     match task.engine {
-        Engine::Shamba | Engine::ShambaValues => measure::<engines::shamba::Shamba>(task, keep),
+        Engine::Shamba | Engine::ShambaValues | Engine::ShambaUndrained => {
+            measure::<engines::shamba::Shamba>(task, keep)
+        }
         #[cfg(feature = "rocksdb")]
         Engine::Rocksdb
         | Engine::RocksdbCompacted
+        | Engine::RocksdbUndrained
         | Engine::RocksdbCached
         | Engine::RocksdbPartitioned
         | Engine::RocksdbRibbon
@@ -79,14 +82,15 @@ pub fn run(task: &Task, keep: Keep<'_>) -> Result<()> {
 }
 
 fn measure<P: Peer>(task: &Task, keep: Keep<'_>) -> Result<()> {
+    let is_fill = task.workloads.iter().any(|workload| workload.is_fill());
     let setup = Setup {
         engine: task.engine,
         dir: task.dir.clone(),
         budget_bytes: task.at.budget_bytes,
         io: task.at.io,
         compression: task.at.compression,
+        auto_compaction: is_fill || !task.engine.is_undrained(),
     };
-    let is_fill = task.workloads.iter().any(|workload| workload.is_fill());
     let mut book = if is_fill {
         Book::new(task.at.dataset, task.value_seed)?
     } else {
@@ -101,6 +105,9 @@ fn measure<P: Peer>(task: &Task, keep: Keep<'_>) -> Result<()> {
     let peer = P::open(&setup)?;
     let (opened, resident) = (begin.elapsed(), Resident::now().above(base));
     rest(&peer)?;
+    if !setup.auto_compaction {
+        add_runs(&setup, &peer, &book, task.at.dataset)?;
+    }
     if !is_fill {
         warm(task, &peer, &mut book)?;
     }
@@ -132,6 +139,24 @@ fn measure<P: Peer>(task: &Task, keep: Keep<'_>) -> Result<()> {
         keep(&Line::Row(Box::new(row)))?;
     }
     book.save(&task.book)
+}
+
+/// Writes [`LEVEL_0_RUNS`] runs of items with the values that they have: the answers stay those of
+/// the other engines.
+fn add_runs<P: Peer>(setup: &Setup, peer: &P, book: &Book, dataset: Dataset) -> Result<()> {
+    let items = setup.write_buffer_bytes() / 2 / (dataset.key_bytes + dataset.value_bytes) as u64;
+    let (mut key, mut value) = (Vec::new(), Vec::new());
+    for run in 0..LEVEL_0_RUNS {
+        let order = Permutation::new(dataset.items, run);
+        for number in 0..items.min(dataset.items) {
+            let item = order.at(number);
+            book.key(item, &mut key);
+            book.value(item, &mut value);
+            peer.put(&key, &value, false)?;
+        }
+        peer.flush()?;
+    }
+    Ok(())
 }
 
 /// Gets of as many items as the budget has blocks, or of all: the same number for every engine, for

@@ -20,8 +20,10 @@ fn colour(engine: Engine) -> RGBColor {
     match engine {
         Engine::Shamba => RGBColor(200, 60, 60),
         Engine::ShambaValues => RGBColor(235, 130, 120),
+        Engine::ShambaUndrained => RGBColor(170, 95, 95),
         Engine::Rocksdb => RGBColor(60, 60, 60),
         Engine::RocksdbCompacted => RGBColor(85, 85, 105),
+        Engine::RocksdbUndrained => RGBColor(100, 85, 120),
         Engine::RocksdbCached => RGBColor(110, 110, 110),
         Engine::RocksdbPartitioned => RGBColor(150, 150, 150),
         Engine::RocksdbRibbon => RGBColor(185, 185, 185),

@@ -63,7 +63,8 @@ enum Command {
 
 #[derive(Args)]
 struct RunArgs {
-    /// Engines [default: all in this build, without the variants for long values]
+    /// Engines [default: all in this build, without the variants for long values and undrained
+    /// trees]
     #[arg(long, value_delimiter = ',')]
     engines: Vec<Engine>,
     /// Data sets: ITEMSxKEY+VALUE bytes.
@@ -163,7 +164,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: RunArgs) -> Result<()> {
-    let built = || Engine::ALL.into_iter().filter(|engine| engine.is_built() && !engine.is_for_long_values());
+    let built = || Engine::ALL.into_iter().filter(|engine| engine.is_built() && !engine.is_on_request());
     let engines: Vec<Engine> = if args.engines.is_empty() { built().collect() } else { args.engines };
     if let Some(engine) = engines.iter().find(|engine| !engine.is_built()) {
         return Err(format!("{engine} is not in this build"));

@@ -24,6 +24,10 @@ pub const LONG_VALUE_BYTES: u64 = 512;
 /// Space of such files over that of their live values, in the variants that state it.
 pub const VALUE_SPACE: f64 = 1.25;
 
+/// Runs in level 0, over the compacted rest, of the variants that are not drained. Each holds as
+/// many rewritten items as fill half of a write buffer.
+pub const LEVEL_0_RUNS: u64 = 5;
+
 /// Every engine and variant that can be built in.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -32,10 +36,14 @@ pub enum Engine {
     Shamba,
     /// This project's, with values of [`LONG_VALUE_BYTES`] and more in value files.
     ShambaValues,
+    /// This project's, with [`LEVEL_0_RUNS`] runs in level 0 that nothing compacts.
+    ShambaUndrained,
     /// RocksDB; indexes and filters belong to open tables, as by default.
     Rocksdb,
     /// RocksDB, merged into one run after the fill.
     RocksdbCompacted,
+    /// The same, with [`LEVEL_0_RUNS`] runs in level 0 over that one, which nothing compacts.
+    RocksdbUndrained,
     /// RocksDB; indexes and filters are blocks in the block cache, within the budget.
     RocksdbCached,
     /// RocksDB; indexes and filters in partitions, within the budget.
@@ -60,11 +68,13 @@ pub enum Engine {
 
 impl Engine {
     /// Every one, in the order of tables.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Shamba,
         Self::ShambaValues,
+        Self::ShambaUndrained,
         Self::Rocksdb,
         Self::RocksdbCompacted,
+        Self::RocksdbUndrained,
         Self::RocksdbCached,
         Self::RocksdbPartitioned,
         Self::RocksdbRibbon,
@@ -82,8 +92,10 @@ impl Engine {
         match self {
             Self::Shamba => "shamba",
             Self::ShambaValues => "shamba-values",
+            Self::ShambaUndrained => "shamba-undrained",
             Self::Rocksdb => "rocksdb",
             Self::RocksdbCompacted => "rocksdb-compacted",
+            Self::RocksdbUndrained => "rocksdb-undrained",
             Self::RocksdbCached => "rocksdb-cached",
             Self::RocksdbPartitioned => "rocksdb-partitioned",
             Self::RocksdbRibbon => "rocksdb-ribbon",
@@ -100,9 +112,10 @@ impl Engine {
     /// Whether this build holds it.
     pub fn is_built(self) -> bool {
         match self {
-            Self::Shamba | Self::ShambaValues => true,
+            Self::Shamba | Self::ShambaValues | Self::ShambaUndrained => true,
             Self::Rocksdb
             | Self::RocksdbCompacted
+            | Self::RocksdbUndrained
             | Self::RocksdbCached
             | Self::RocksdbPartitioned
             | Self::RocksdbRibbon
@@ -116,10 +129,15 @@ impl Engine {
         }
     }
 
-    /// Whether it is a variant that stores long values in files of their own, of which short values
-    /// show nothing.
-    pub fn is_for_long_values(self) -> bool {
-        matches!(self, Self::ShambaValues | Self::RocksdbBlob | Self::RocksdbBlobTuned)
+    /// Whether it is measured only where it is named: a variant that stores long values in files of
+    /// their own, of which short values show nothing, or that is not compacted.
+    pub fn is_on_request(self) -> bool {
+        self.is_undrained() || matches!(self, Self::ShambaValues | Self::RocksdbBlob | Self::RocksdbBlobTuned)
+    }
+
+    /// Whether level 0 has [`LEVEL_0_RUNS`] runs when it is read, and compactions are off then.
+    pub fn is_undrained(self) -> bool {
+        matches!(self, Self::ShambaUndrained | Self::RocksdbUndrained)
     }
 
     /// Why it has no rows in a situation; `None` where it has.
@@ -128,6 +146,9 @@ impl Engine {
             (Self::Leveldb, Io::Direct) => Some("LevelDB reads through memory maps: it has no direct I/O"),
             (Self::Fjall, Io::Direct) => Some("fjall has no direct I/O"),
             (Self::Redb, Io::Direct) => Some("redb has no direct I/O"),
+            (Self::ShambaUndrained | Self::RocksdbUndrained, Io::Direct) => {
+                Some("undrained trees are read through the page cache only")
+            }
             (Self::Lmdb, Io::Direct) => Some("LMDB is a memory map: direct I/O is impossible"),
             _ => match (self, compression) {
                 (Self::Leveldb, Compression::Lz4) => Some("LevelDB has Snappy and Zstandard, not LZ4"),
@@ -243,6 +264,8 @@ pub struct Setup {
     pub io: Io,
     /// How blocks are compressed.
     pub compression: Compression,
+    /// Whether level 0 is compacted.
+    pub auto_compaction: bool,
 }
 
 /// Filter bits per key, where there are filters.
@@ -337,6 +360,14 @@ pub trait Peer: Read + Sized {
     /// process besides.
     fn settle(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// Writes the memtable to a table, in the variants that are not drained.
+    ///
+    /// # Errors
+    /// Of the engine; it has no such variant.
+    fn flush(&self) -> Result<()> {
+        Err("this engine has no undrained variant".to_owned())
     }
 
     /// Work after the last put that is part of a fill; its time and bytes count as background work.

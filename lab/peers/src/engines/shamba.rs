@@ -60,7 +60,12 @@ impl Peer for Shamba {
             .write_buffer(setup.write_buffer_bytes())
             .size_ratio(f64::from(SIZE_RATIO))
             .bits_per_key(f64::from(BITS_PER_KEY))
-            .experimental(|e| e.block_bytes(BLOCK_BYTES).value_threshold(threshold).value_space(VALUE_SPACE))
+            .experimental(|e| {
+                e.block_bytes(BLOCK_BYTES)
+                    .value_threshold(threshold)
+                    .value_space(VALUE_SPACE)
+                    .auto_compaction(setup.auto_compaction)
+            })
             .compression(codec)
             .durability(Durability::NoSync)
             .background_threads(BACKGROUND_THREADS)
@@ -99,6 +104,10 @@ impl Peer for Shamba {
             return self.db.put_with(key, value, options).map_err(failed("put"));
         }
         self.db.put(key, value).map_err(failed("put"))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.db.flush().map_err(failed("flush"))
     }
 
     fn runs(&self) -> Result<Option<String>> {

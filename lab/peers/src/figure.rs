@@ -16,7 +16,7 @@ use crate::workload::Workload;
 const SIZE: (u32, u32) = (1400, 560);
 
 /// Shamba is red; the variants of RocksDB are shades of grey.
-fn colour(engine: Engine) -> RGBColor {
+pub fn colour(engine: Engine) -> RGBColor {
     match engine {
         Engine::Shamba => RGBColor(200, 60, 60),
         Engine::ShambaValues => RGBColor(235, 130, 120),

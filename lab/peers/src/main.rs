@@ -17,6 +17,7 @@ mod facts;
 mod figure;
 mod gathered;
 mod group;
+mod growth;
 mod meter;
 mod peer;
 mod process;
@@ -204,7 +205,8 @@ fn present(rows: &Path, out: &Path, is_strict: bool, is_published: bool) -> Resu
     let file = out.join("results.md");
     let failed = |error: std::io::Error| format!("{}: {error}", file.display());
     std::fs::create_dir_all(out).map_err(failed)?;
-    let drawn = figure::draw_all(&gathered, out)?;
+    let mut drawn = figure::draw_all(&gathered, out)?;
+    drawn.extend(growth::draw_all(&gathered, out)?);
     std::fs::write(&file, table::render(&gathered, &drawn)).map_err(failed)?;
     eprintln!("{} and {} pictures", file.display(), drawn.len());
     gathered.check_answers()?;

@@ -370,11 +370,12 @@ impl<'a> Output<'a> {
         self.finish_table(upper)?;
         let ended = self.values.end()?;
         self.begin_sync_of_values(ended)?;
-        self.finish_syncs()?;
-        self.charge.resize(0);
         if !self.finished.is_empty() {
+            // While the contents are synced: one commit of the file system may serve both.
             self.files.catalog().sync_names()?;
         }
+        self.finish_syncs()?;
+        self.charge.resize(0);
         debug_assert!(
             self.values.is_empty() || !self.finished.is_empty(),
             "values are written, but no table that refers to them"

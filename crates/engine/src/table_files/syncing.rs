@@ -15,8 +15,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lock_order;
 use crate::ranked::Ranked;
 
-/// Minimum bytes of a sync on another thread; with less the thread would cost more than the wait.
-const THREAD_BYTES_MIN: u64 = 1 << 20;
+/// Minimum bytes of a sync on another thread: with less, little is done meanwhile. Below the table
+/// and the log of the smallest write buffer, 1 MiB.
+const THREAD_BYTES_MIN: u64 = 256 << 10;
 
 /// A sync that is done or running.
 pub(crate) struct Syncing<T: Send + 'static> {

@@ -39,7 +39,12 @@ impl<L> Slot<L> {
         let given_up = if gives_up { live.take() } else { None };
         drop(live);
         // Acquire and release: a revocation that sets the flag after this finds the lock free.
-        if self.wanted.swap(false, Ordering::AcqRel) { self.enter().take().or(given_up) } else { given_up }
+        if !self.wanted.swap(false, Ordering::AcqRel) {
+            return given_up;
+        }
+        // What the scan has read ahead may belong to a database that is closed now.
+        self.wanted.store(true, Ordering::Release);
+        self.enter().take().or(given_up)
     }
 
     /// Whether a revocation was requested or done.
@@ -79,5 +84,22 @@ impl<L> Slot<L> {
         let taken = live.take()?;
         self.wanted.store(true, Ordering::Release);
         Some(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_during_a_call_takes_the_contents_at_its_end_and_stays_known() {
+        let slot = Slot::default();
+        let mut live = slot.enter();
+        *live = Some(1);
+        assert_eq!(slot.revoke(|_| true), None, "a call is using it");
+        assert_eq!(slot.leave(live, false), Some(1));
+        assert!(slot.is_wanted(), "entries that were read ahead are returned no more");
+        slot.forget_wishes();
+        assert!(!slot.is_wanted());
     }
 }

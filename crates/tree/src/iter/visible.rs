@@ -23,6 +23,7 @@
 //! The bounds that callers write are in `key_range`. What an idle scan keeps is decided in
 //! [`super::scan`].
 
+mod advance;
 mod elsewhere;
 mod fold;
 mod prefixes;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 use shamba_key::{EntryKind, Expiry, SeqNo};
 use shamba_table::{EntryIter, EntryView, Walk};
 
+use self::advance::{Advance, Step};
 use self::elsewhere::{Place, take_later};
 use self::tombstones::Tombstones;
 use super::batch::Batch;
@@ -67,6 +69,7 @@ pub struct VisibleIter {
     /// For each memtable, its largest sequence number before its iterator was made.
     seen: Vec<SeqNo>,
     tombstones: Tombstones,
+    advance: Advance,
     reads_values: bool,
 }
 
@@ -93,7 +96,8 @@ impl VisibleIter {
         let merge = MergeIter::new(sources);
         let tombstones = Tombstones::of(&view, seq);
         let (came, key, reads_values, time_ms) = (Came::Forward, Vec::new(), true, 0);
-        Self { view, seq, time_ms, range, merge, came, key, seen, tombstones, reads_values }
+        let advance = Advance::default();
+        Self { view, seq, time_ms, range, merge, came, key, seen, tombstones, advance, reads_values }
     }
 
     /// Sets the time by which expiry is judged, in milliseconds since 1970-01-01 UTC; 0 unless set.
@@ -141,6 +145,7 @@ impl VisibleIter {
         }
         (self.tombstones.visible, self.tombstones.cover) = (seq, None);
         (self.seq, self.range, self.came) = (seq, range, Came::Forward);
+        self.advance.restart();
     }
 
     /// Releases all blocks. The iterator has no position until it is sought or restarted.
@@ -178,6 +183,7 @@ impl VisibleIter {
     /// holds what was found before it.
     pub fn seek(&mut self, key: &[u8], out: &mut Batch) -> Result<bool> {
         let key = key.max(self.range.lower.as_ref());
+        self.advance.restart();
         self.merge.seek(key, SeqNo::MAX)?;
         self.find_forward(out)
     }
@@ -188,6 +194,7 @@ impl VisibleIter {
         if !self.range.is_above(key) {
             return self.seek_to_last(out);
         }
+        self.advance.restart();
         // A key's last entry has its smallest sequence number, and 0 is below every write.
         self.merge.seek_for_prev(key, SeqNo::ZERO)?;
         self.find_backward(out)
@@ -200,6 +207,7 @@ impl VisibleIter {
 
     /// Goes to the last visible key.
     pub fn seek_to_last(&mut self, out: &mut Batch) -> Result<bool> {
+        self.advance.restart();
         match &self.range.upper {
             Some(upper) => self.merge.seek_for_prev(upper, SeqNo::MAX)?,
             None => self.merge.seek_to_last()?,
@@ -224,12 +232,14 @@ impl VisibleIter {
 
     /// Goes to the first visible key after `key`, whatever the iterator's position.
     pub fn seek_after(&mut self, key: &[u8], out: &mut Batch) -> Result<bool> {
+        self.advance.restart();
         self.merge.seek(key, SeqNo::ZERO)?;
         self.find_forward(out)
     }
 
     /// Goes to the last visible key before `key`, whatever the iterator's position.
     pub fn seek_before(&mut self, key: &[u8], out: &mut Batch) -> Result<bool> {
+        self.advance.restart();
         self.merge.seek_for_prev(key, SeqNo::MAX)?;
         self.find_backward(out)
     }
@@ -387,7 +397,7 @@ impl VisibleIter {
                 End::Enough => return Ok(true),
                 End::Copyable => {}
                 End::General if is_many && out.has_enough() => return Ok(true),
-                End::General if is_many => self.merge.seek(&self.key, SeqNo::ZERO)?,
+                End::General if is_many => self.seek_past_older()?,
                 End::General => return Ok(false),
             }
         }
@@ -402,7 +412,7 @@ impl VisibleIter {
                 return Ok(());
             }
         }
-        Ok(self.merge.seek(&self.key, SeqNo::ZERO)?)
+        self.seek_past_older()
     }
 
     /// Skips the versions of the current key that are too new for the reader; the merging iterator
@@ -414,6 +424,7 @@ impl VisibleIter {
                 return Ok(());
             }
         }
+        self.advance(Step::PastNewer)?;
         Ok(self.merge.seek(&self.key, self.seq)?)
     }
 
@@ -421,6 +432,7 @@ impl VisibleIter {
     /// over it is `floor`.
     fn skip(&mut self, floor: SeqNo) -> Result<()> {
         debug_assert!(floor <= self.seq, "a reader at {} skips by the newer tombstone {floor}", self.seq);
+        self.advance(Step::PastHidden)?;
         let near = self.tombstones.reach(self.came, &self.key, floor);
         // Sources that a tombstone hides altogether go on together below all tombstones that do.
         let lowest = self.tombstones.lowest_like(floor, &self.view);
@@ -483,17 +495,17 @@ impl VisibleIter {
                     // The merging iterator has left the entry. A large value is read only once it
                     // is known to be the newest, and then a seek back costs little in comparison.
                     // Until then `out` holds a reference in its place, which must not be returned.
-                    self.seek_back(seq).inspect_err(|_| out.pop())?;
+                    self.seek_back(seq, EntryKind::is_large).inspect_err(|_| out.pop())?;
                     self.put_together(out)?;
-                    self.merge.seek_for_prev(&self.key, SeqNo::MAX)?;
+                    self.seek_before_key()?;
                     return Ok(true);
                 }
                 Some((seq, EntryKind::Merge)) => {
                     // The operands are folded from the newest on, and the merging iterator came
                     // from the oldest.
-                    self.seek_back(seq)?;
+                    self.seek_back(seq, |kind| kind == EntryKind::Merge)?;
                     self.fold(floor, out)?;
-                    self.merge.seek_for_prev(&self.key, SeqNo::MAX)?;
+                    self.seek_before_key()?;
                     if out.has_enough() {
                         return Ok(true);
                     }
@@ -528,6 +540,7 @@ impl VisibleIter {
                 return Ok(newest);
             }
         }
+        self.advance(Step::PastOlder)?;
         self.merge.seek(&self.key, self.seq)?;
         if self.merge.valid() && self.merge.key() == self.key {
             self.take_version(&mut newest, place, out);

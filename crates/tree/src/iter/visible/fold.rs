@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use shamba_env::FileError;
-use shamba_key::{Expiry, SeqNo};
+use shamba_key::{EntryKind, Expiry, SeqNo};
 use shamba_table::EntryIter;
 
 use super::VisibleIter;
@@ -57,9 +57,10 @@ impl VisibleIter {
     /// # Errors
     /// `Corruption` if a seek does not lead there, since keys of a table are out of order.
     #[cold]
-    pub(super) fn seek_back(&mut self, seq: SeqNo) -> Result<()> {
+    pub(super) fn seek_back(&mut self, seq: SeqNo, is_it: fn(EntryKind) -> bool) -> Result<()> {
         self.merge.seek(&self.key, seq)?;
-        if self.merge.valid() && self.merge.key() == self.key && self.merge.seq() == seq {
+        let is_at_key = self.merge.valid() && self.merge.key() == self.key;
+        if is_at_key && self.merge.seq() == seq && is_it(self.merge.kind()) {
             return Ok(());
         }
         let key = self.key.escape_ascii();

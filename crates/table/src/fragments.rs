@@ -150,6 +150,14 @@ impl FragmentedTombstones {
         self.parts.iter().flat_map(|part| &part.tombstones)
     }
 
+    /// The tombstones newer than `seq`, in no particular order. The others are not looked at.
+    pub fn newer_than(&self, seq: SeqNo) -> impl Iterator<Item = &RangeTombstone> {
+        self.parts.iter().flat_map(move |part| {
+            let older = part.tombstones.partition_point(|tombstone| tombstone.seq <= seq);
+            &part.tombstones[older..]
+        })
+    }
+
     /// The tombstones in `[lower, upper)` that readers at `stripes` (ascending) and at the newest
     /// sequence number need: over each key the newest one of each stripe. The others are dropped.
     pub fn thinned(&self, lower: &[u8], upper: Option<&[u8]>, stripes: &[SeqNo]) -> Vec<RangeTombstone> {

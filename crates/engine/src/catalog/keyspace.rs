@@ -4,7 +4,7 @@
 //! loaded. A reader therefore loads the view *first* and the sequence number second.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
@@ -34,6 +34,8 @@ struct CollectionState {
     is_stopped: AtomicBool,
     /// Value files after the last collection.
     files_left: AtomicU64,
+    /// Compactions in a row that collected value files and could not read or write a file.
+    failures: AtomicU32,
 }
 
 /// One keyspace: its name and the view that its readers load.
@@ -211,6 +213,19 @@ impl KeyspaceCore {
     pub fn note_collected(&self) {
         let files = self.load().version.value_totals().files().len() as u64;
         self.collection.files_left.store(files, Ordering::Relaxed);
+    }
+
+    /// Notes how a compaction that collected value files has ended. Returns the number of failures
+    /// in a row.
+    pub fn note_collecting(&self, has_failed: bool) -> u32 {
+        let failures = &self.collection.failures;
+        match has_failed {
+            true => failures.fetch_add(1, Ordering::Relaxed) + 1,
+            false => {
+                failures.store(0, Ordering::Relaxed);
+                0
+            }
+        }
     }
 
     /// Collects no value files any more, until the next open: one of them cannot be read, and would

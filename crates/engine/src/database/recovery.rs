@@ -366,7 +366,7 @@ fn begin(
         Place::Copied(tail) => (log, tail.base_seq().unwrap_or_default()),
         Place::Tables => (log, last_seq),
     };
-    edit.history = vec![opened(&state, report, log)];
+    edit.history = vec![opened(&state, report, log, core.settings.point_in_time)];
     let mut history = state.history.clone();
     history.extend(&edit.history);
     let known_logs = known_logs(core, &history, (report, files), (log, base_seq), first_needed);

@@ -99,8 +99,8 @@ impl Transaction {
     }
 
     /// Adds an operand to `key` (`Db::merge`). Reads nothing, so no other write of the key is a
-    /// conflict, unless the transaction reads it as well. After a put or delete of the key in this
-    /// transaction the operator is applied at once.
+    /// conflict, unless the transaction reads it as well and its isolation checks reads. After a
+    /// put or delete of the key in this transaction the operator is applied at once.
     ///
     /// # Errors
     /// As [`Self::put`] and `Db::merge`; after an own put or delete as `Db::get` of a key with

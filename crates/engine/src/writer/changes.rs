@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shamba_key::{KeyDigest, SeqNo};
 use shamba_memtable::Memtable;
-use shamba_table::{EntryIter, RangeTombstone, Walk};
+use shamba_table::{EntryIter, FragmentedTombstones, RangeTombstone, Walk};
 use shamba_tree::iter::run_iter::RunIter;
 use shamba_tree::version::{KeyRange, TableUse};
 use shamba_tree::view::View;
@@ -52,7 +52,7 @@ pub(crate) fn change_of_key(view: &View, digest: KeyDigest, key: &Bytes, since: 
 pub(crate) fn change_in_range(view: &View, range: &KeyRange, since: SeqNo) -> Option<Changed> {
     for memtable in newer_memtables(view, since) {
         if memtable.has_range_deletes() {
-            if let Some(key) = deleted_after(memtable.range_tombstones().iter(), range, since) {
+            if let Some(key) = deleted_after(&memtable.range_tombstones(), range, since) {
                 return Some(Changed { key, is_proved: true });
             }
         }
@@ -83,7 +83,7 @@ pub(crate) fn change_in_tables(
         if tables.is_empty() {
             continue;
         }
-        let deleted = deleted_after(run.tombstones().iter(), range, since);
+        let deleted = deleted_after(run.tombstones(), range, since);
         let written = || written_after(&mut RunIter::new(tables, range.clone(), walk), range, since);
         if let Some(key) = deleted.map_or_else(written, |key| Ok(Some(key)))? {
             return Ok(Some(Changed { key, is_proved: true }));
@@ -98,18 +98,14 @@ fn newer_memtables(view: &View, since: SeqNo) -> impl Iterator<Item = &Arc<dyn M
 }
 
 /// The first key of `range` that a tombstone newer than `since` covers.
-fn deleted_after<'a>(
-    mut tombstones: impl Iterator<Item = &'a RangeTombstone>,
-    range: &KeyRange,
-    since: SeqNo,
-) -> Option<Bytes> {
-    // Called for each of many under the writer's lock.
+fn deleted_after(tombstones: &FragmentedTombstones, range: &KeyRange, since: SeqNo) -> Option<Bytes> {
     let covers = |tombstone: &&RangeTombstone| {
-        tombstone.seq > since
-            && range.is_above(&tombstone.start)
-            && tombstone.end.as_ref().is_none_or(|end| range.lower < *end)
+        range.is_above(&tombstone.start) && tombstone.end.as_ref().is_none_or(|end| range.lower < *end)
     };
-    tombstones.find(covers).map(|tombstone| tombstone.start.clone().max(range.lower.clone()))
+    tombstones
+        .newer_than(since)
+        .find(covers)
+        .map(|tombstone| tombstone.start.clone().max(range.lower.clone()))
 }
 
 /// The first key of `range` with an entry newer than `since`.

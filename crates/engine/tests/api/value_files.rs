@@ -1,6 +1,7 @@
 //! Tests of value files: long values that are stored outside the tables. Their space is in
 //! [`space`].
 
+mod damage;
 mod space;
 
 use std::collections::BTreeMap;

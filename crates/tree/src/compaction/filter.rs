@@ -254,8 +254,14 @@ impl<'a> FilterRun<'a> {
         debug_assert!(seq > self.floor, "a filter is asked about an entry at {seq}, which a snapshot sees");
         let entry = FilterEntry::new(entries, self.level, self.floor)?;
         let called = catch_unwind(AssertUnwindSafe(|| filter.filter(&entry)));
-        if let Some(Err(error)) = entry.large.into_inner() {
-            return Err(error);
+        match entry.large.into_inner() {
+            // A value file need not be read to keep what refers to it.
+            Some(Err(error)) if entries.kind().in_value_file() => {
+                self.changes.fail(name, key, &format!("its value cannot be read: {error}"));
+                return Ok(Verdict::Keep);
+            }
+            Some(Err(error)) => return Err(error),
+            _ => {}
         }
         let verdict = match called {
             Ok(Verdict::Replace(value)) if value.len() > MAX_VALUE_BYTES - Expiry::STORED_BYTES => {

@@ -231,11 +231,19 @@ impl<'a> Folding<'a> {
                     return Ok(false);
                 }
                 let mut base = Vec::new();
-                entries.read_value(&mut |piece| {
+                let read = entries.read_value(&mut |piece| {
                     base.extend_from_slice(piece);
                     Ok(())
-                })?;
-                return self.end(Below::Value(&base), output);
+                });
+                return match read {
+                    Ok(()) => self.end(Below::Value(&base), output),
+                    // A value file need not be read to keep what refers to it. Readers report it.
+                    Err(_) if kind.in_value_file() => {
+                        self.end(Below::Unknown, output)?;
+                        Ok(false)
+                    }
+                    Err(error) => Err(error.into()),
+                };
             }
         }
         if kind != EntryKind::Merge || !decision.is_kept || self.merging.is_none() {

@@ -152,7 +152,10 @@ impl History {
 
     /// The change with this sequence number that no log records.
     pub fn change_at(&self, seq: SeqNo) -> Option<&HistoryEntry> {
-        self.0.iter().find(|entry| entry.change_seq() == Some(seq))
+        // Streams mostly read what is new.
+        let newest_first = self.0.iter().rev().filter_map(|entry| Some((entry.change_seq()?, entry)));
+        let mut from_seq = newest_first.take_while(|(change, _)| *change >= seq);
+        from_seq.find(|(change, _)| *change == seq).map(|(_, entry)| entry)
     }
 
     /// Bytes of the changes after `seq` that no log records.
@@ -185,10 +188,10 @@ impl History {
             HistoryEntry::Obsolete { below, .. } => *below > oldest,
             _ => entry.change_seq().is_some_and(|change| change > seq),
         };
-        let kept: Vec<HistoryEntry> = self.0.iter().filter(|entry| is_needed(entry)).cloned().collect();
-        if kept.len() < self.0.len() {
-            self.0 = Arc::new(kept);
-        }
+        let Some(first) = self.0.iter().position(|entry| !is_needed(entry)) else { return };
+        let mut kept = self.0[..first].to_vec();
+        kept.extend(self.0[first + 1..].iter().filter(|entry| is_needed(entry)).cloned());
+        self.0 = Arc::new(kept);
     }
 }
 

@@ -20,7 +20,12 @@ use crate::database::core::Core;
 use crate::error::{Error, Result};
 
 /// The entry of the history for an open whose new log is `log`.
-pub(super) fn opened(state: &ManifestState, report: &ReplayReport, log: LogNo) -> HistoryEntry {
+pub(super) fn opened(
+    state: &ManifestState,
+    report: &ReplayReport,
+    log: LogNo,
+    is_point_in_time: bool,
+) -> HistoryEntry {
     // An older build, which does not know the history, may have opened the database in between.
     let is_known = state.history.epochs().next().is_some();
     let read = report.logs.iter().rev().find(|log| log.valid_bytes > 0);
@@ -31,10 +36,12 @@ pub(super) fn opened(state: &ManifestState, report: &ReplayReport, log: LogNo) -
     };
     // Numbers that no log has went to writes of an open without a log.
     let before = before.filter(|(_, seq)| is_known && *seq >= state.last_seq);
+    // Changes up to the number that the manifest records may be among what could not be read.
+    let is_lost = is_point_in_time && !report.warnings.is_empty();
     HistoryEntry::Opened {
         log,
         after: before.map_or(LogNo(0), |(before, _)| before),
-        seq: report.last_seq.max(state.last_seq),
+        seq: if is_lost { report.last_seq } else { report.last_seq.max(state.last_seq) },
         // Without any log it is not known that the last process closed the database.
         is_epoch: !is_known || !report.clean || read.is_none(),
     }
@@ -147,7 +154,7 @@ mod tests {
             seq: SeqNo(seq),
             is_epoch,
         };
-        let opened = |state, report| opened(state, &report, LogNo(9));
+        let opened = |state, report| opened(state, &report, LogNo(9), false);
         let whole = || vec![log(4, 800, 0), log(5, 700, 0)];
         assert_eq!(opened(&known, report(true, whole())), entry(5, 50, false));
         assert_eq!(opened(&known, report(false, whole())), entry(5, 50, true));

@@ -356,7 +356,9 @@ impl Rebuilt<'_> {
         last_seq: SeqNo,
         mut edit: ManifestEdit,
     ) -> Result<(ManifestEdit, Place)> {
-        if let Some(tail) = self.take_short_tail() {
+        // Numbers without a record are behind it, which a stream could not pass.
+        let may_copy = report.last_seq >= last_seq;
+        if let Some(tail) = self.take_short_tail().filter(|_| may_copy) {
             self.show();
             return Ok((edit, Place::Copied(tail)));
         }

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use shamba::env::{SimFs, Vfs};
-use shamba::{ChangePosition, ChangesOptions, Db, ErrorKind};
+use shamba::{ChangePosition, ChangesOptions, Db, Durability, ErrorKind};
 
-use super::{FOREVER, builder, told};
+use super::{DIR, FOREVER, builder, in_memory, logs, told};
 
 /// Puts `count` keys, and returns the position after each.
 fn put(db: &Db, name: &str, count: usize, value_bytes: usize) -> Vec<ChangePosition> {
@@ -83,4 +83,46 @@ fn a_position_in_a_lost_tail_stays_refused_when_its_number_is_given_out_again() 
     }
     assert!(recovered_less > 5, "{recovered_less} crashes lost a part of the tail");
     assert!(refused > 100 && valid > 100, "{refused} positions refused, {valid} valid");
+}
+
+/// A recovery up to a point in time loses what the manifest has heard of: the number of the created
+/// keyspace. Positions in the lost part are refused, and streams go on after it.
+#[test]
+fn positions_in_what_a_point_in_time_recovery_has_lost_are_refused() {
+    let files = in_memory();
+    let open = || builder(&files, 1).experimental(|e| e.recovery_point_in_time(true)).open().expect("opened");
+    let db = open();
+    let mut positions = Vec::new();
+    for number in 0..20 {
+        db.put(format!("key {number:02}"), "value").expect("put");
+        positions.push(db.change_position());
+    }
+    drop(db.keyspace("users").expect("created"));
+    positions.push(db.change_position());
+    db.close().expect("closed");
+    let [log] = &logs(&files)[..] else { panic!("one log") };
+    let log = format!("{DIR}/{log}");
+    let mut bytes = shamba::env::read_file(files.as_ref(), log.as_ref()).expect("read");
+    let at = bytes.windows(6).position(|key| key == b"key 10").expect("it is in the log");
+    bytes[at] ^= 1;
+    files.unlink(log.as_ref()).expect("removed");
+    let mut file = files.create(log.as_ref()).expect("created");
+    shamba::env::append_all(file.as_mut(), &bytes).expect("written");
+    drop(file);
+    for round in 0..3 {
+        let db = open();
+        let kept = db.iter().count() - round;
+        assert_eq!(kept, 10, "the damaged change is the first one that is lost");
+        for (at, position) in positions.iter().enumerate().skip(kept) {
+            let error = db.changes_since(*position).expect_err("lost");
+            assert_eq!(error.kind(), ErrorKind::Gone, "position {at}: {error}");
+        }
+        let mut changes = db.changes_since(db.change_position()).expect("a stream");
+        let key = format!("later {round}");
+        db.put_with(&key, "value", Durability::Sync).expect("put");
+        assert_eq!(told(&mut changes), [format!("default put {key}")]);
+        // The next open copies the short log.
+        db.put_with(format!("later {round}"), "again", Durability::Sync).expect("put");
+        assert_eq!(told(&mut changes).len(), 1);
+    }
 }

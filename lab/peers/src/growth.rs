@@ -90,7 +90,7 @@ fn draw(
         let lines: Vec<(Engine, Vec<(f64, f64)>)> =
             all.engines.iter().map(|engine| (*engine, points(all, family, *engine, workload))).collect();
         let times = || lines.iter().flat_map(|(_, points)| points.iter().map(|(_, ns)| *ns));
-        let (low, high) = (times().fold(f64::MAX, f64::min) / 1.4, times().fold(0.0, f64::max) * 1.4);
+        let (low, high) = (times().fold(f64::MAX, f64::min) / 1.4, times().fold(0.0, f64::max) * 1.8);
         if high <= low {
             continue;
         }
@@ -102,6 +102,8 @@ fn draw(
             .build_cartesian_2d((first / 1.3..last * 1.3).log_scale(), (low..high).log_scale())?;
         chart
             .configure_mesh()
+            .max_light_lines(0)
+            .y_labels(6)
             .label_style(("sans-serif", 13))
             .x_label_formatter(&|items| format!("{} M", items / 1e6))
             .y_label_formatter(&|ns| format!("{ns:.0}"))
@@ -109,7 +111,12 @@ fn draw(
         for (engine, points) in lines {
             let colour = colour(engine);
             chart.draw_series([PathElement::new(points.clone(), colour.stroke_width(2))])?;
-            chart.draw_series(points.into_iter().map(|point| Circle::new(point, 3, colour.filled())))?;
+            let font = ("sans-serif", 12).into_font().color(&colour);
+            let dot = |point: (f64, f64)| {
+                let label = Text::new(format!("{:.0}", point.1), (-8, -18), font.clone());
+                EmptyElement::at(point) + Circle::new((0, 0), 3, colour.filled()) + label
+            };
+            chart.draw_series(points.into_iter().map(dot))?;
         }
     }
     root.present()?;

@@ -116,6 +116,8 @@ struct Inner {
     context: String,
     damage: Option<Damage>,
     conflict: Option<Conflict>,
+    /// The file of a failed call.
+    file: Option<PathBuf>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -130,6 +132,7 @@ impl Error {
                 context: context.into(),
                 damage: None,
                 conflict: None,
+                file: None,
                 source: None,
             }),
         }
@@ -159,7 +162,17 @@ impl Error {
             io::ErrorKind::PermissionDenied if what.starts_with("create") => ErrorKind::ReadOnly,
             _ => ErrorKind::Io,
         };
-        Self::with_shared_source(kind, format!("{what} {}", path.display()), source)
+        let (context, file) = (format!("{what} {}", path.display()), Some(path.to_path_buf()));
+        Self {
+            inner: Arc::new(Inner {
+                kind,
+                context,
+                damage: None,
+                conflict: None,
+                file,
+                source: Some(source),
+            }),
+        }
     }
 
     pub(crate) fn with_source(
@@ -171,7 +184,8 @@ impl Error {
     }
 
     fn with_shared_source(kind: ErrorKind, context: String, source: Arc<dyn StdError + Send + Sync>) -> Self {
-        Self { inner: Arc::new(Inner { kind, context, damage: None, conflict: None, source: Some(source) }) }
+        let (damage, conflict, file) = (None, None, None);
+        Self { inner: Arc::new(Inner { kind, context, damage, conflict, file, source: Some(source) }) }
     }
 
     pub(crate) fn corruption(
@@ -188,6 +202,7 @@ impl Error {
                 context,
                 damage,
                 conflict: None,
+                file: None,
                 source: None,
             }),
         }
@@ -210,6 +225,7 @@ impl Error {
                 context,
                 damage,
                 conflict: None,
+                file: None,
                 source: Some(source),
             }),
         }
@@ -231,7 +247,14 @@ impl Error {
         };
         let kind = ErrorKind::Conflict;
         Self {
-            inner: Arc::new(Inner { kind, context, damage: None, conflict: Some(conflict), source: None }),
+            inner: Arc::new(Inner {
+                kind,
+                context,
+                damage: None,
+                conflict: Some(conflict),
+                file: None,
+                source: None,
+            }),
         }
     }
 
@@ -253,6 +276,11 @@ impl Error {
     /// The key that has changed, for [`ErrorKind::Conflict`].
     pub fn conflict(&self) -> Option<&Conflict> {
         self.inner.conflict.as_ref()
+    }
+
+    /// The file that is damaged, or of which a call has failed.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.damage().map(|damage| damage.file.as_path()).or(self.inner.file.as_deref())
     }
 
     /// Location of the damage, for [`ErrorKind::Corruption`].

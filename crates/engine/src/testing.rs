@@ -87,7 +87,7 @@ impl Parts {
         let created = vec![(KeyspaceId::DEFAULT, DEFAULT_KEYSPACE.to_owned(), Vec::new())];
         let edit =
             ManifestEdit { keyspaces_created: created, first_log: Some(FIRST_LOG), ..Default::default() };
-        self.catalog.begin(&mut state, edit).expect("a manifest");
+        self.catalog.begin(&mut state, edit, None).expect("a manifest");
     }
 
     /// [`Self::begin`], and a writer over these parts, with a log unless the settings say

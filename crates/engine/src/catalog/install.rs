@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use shamba_key::LogNo;
 use shamba_log::wal::log_file_name;
 use shamba_memtable::Memtable;
 use shamba_tree::version::manifest::{ManifestState, ManifestWriter, manifest_file_name};
@@ -250,8 +251,14 @@ impl Catalog {
     /// installed from now on.
     ///
     /// # Errors
-    /// `Invalid` if the edit does not fit the state; of writing the manifest.
-    pub fn begin(&self, state: &mut ManifestState, mut edit: ManifestEdit) -> Result<()> {
+    /// `Invalid` if the edit does not fit the state; of writing the manifest. The new tables and
+    /// `new_log` are then removed, unless the new manifest may be in force.
+    pub fn begin(
+        &self,
+        state: &mut ManifestState,
+        mut edit: ManifestEdit,
+        new_log: Option<LogNo>,
+    ) -> Result<()> {
         let number = self.new_id();
         edit.next_id = Some(self.next_id());
         if self.expiry.is_used() {
@@ -267,7 +274,6 @@ impl Catalog {
             Err(error) => {
                 // The state before stays in force. On a full disk, the next open needs the space.
                 let new = new_tables(state, &edit);
-                let new_log = edit.log_promise.map(|(log, _)| log);
                 drop((next, edit));
                 self.mark_tables_obsolete(new);
                 self.mark_file_obsolete(self.dir.join(manifest_file_name(number)));
@@ -304,7 +310,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use shamba_env::{Env, ManualClock, MemFs};
-    use shamba_key::{KeyspaceId, LogNo, SeqNo};
+    use shamba_key::{KeyspaceId, SeqNo};
     use shamba_tree::version::HistoryEntry;
     use shamba_tree::version::manifest::ManifestReader;
 

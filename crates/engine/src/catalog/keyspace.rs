@@ -11,6 +11,7 @@ use arc_swap::{ArcSwapOption, Guard};
 use shamba_env::Shares;
 use shamba_key::{KeyspaceId, Operand, Prefix};
 use shamba_memtable::{ChunkedMemtable, Memtable};
+use shamba_table::ValueFileId;
 use shamba_tree::compaction::filter::Filtering;
 use shamba_tree::compaction::policy::ValueRules;
 use shamba_tree::merging::Merging;
@@ -34,8 +35,8 @@ struct CollectionState {
     is_stopped: AtomicBool,
     /// Value files after the last collection.
     files_left: AtomicU64,
-    /// Compactions in a row that collected value files and could not read or write a file.
-    failures: AtomicU32,
+    /// The last value file that a compaction could not read, and how often it could not.
+    unread: (AtomicU64, AtomicU32),
 }
 
 /// One keyspace: its name and the view that its readers load.
@@ -215,17 +216,14 @@ impl KeyspaceCore {
         self.collection.files_left.store(files, Ordering::Relaxed);
     }
 
-    /// Notes how a compaction that collected value files has ended. Returns the number of failures
-    /// in a row.
-    pub fn note_collecting(&self, has_failed: bool) -> u32 {
-        let failures = &self.collection.failures;
-        match has_failed {
-            true => failures.fetch_add(1, Ordering::Relaxed) + 1,
-            false => {
-                failures.store(0, Ordering::Relaxed);
-                0
-            }
+    /// Notes that a compaction could not read a value file. Returns how often for this file, since
+    /// another one.
+    pub fn note_unread(&self, file: ValueFileId) -> u32 {
+        let (last, times) = &self.collection.unread;
+        if last.swap(file.0, Ordering::Relaxed) != file.0 {
+            times.store(0, Ordering::Relaxed);
         }
+        times.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Collects no value files any more, until the next open: one of them cannot be read, and would

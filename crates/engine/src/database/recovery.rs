@@ -381,7 +381,7 @@ fn begin(
         // The old logs remain the valid ones. Without the new manifest the new log is an empty one
         // that follows them.
         let wal = create_log(core, log, Some(predecessor), last_seq)?;
-        core.catalog.begin(&mut state, edit)?;
+        core.catalog.begin(&mut state, edit, Some(log))?;
         publish_versions(core, &state);
         deferred::begin(core, generations, report, (state.first_log, last_seq), wal);
         remove_left_overs(core, &state, state.first_log, files);
@@ -390,7 +390,7 @@ fn begin(
     edit.first_log = Some(log);
     let wal = if is_new {
         // The database exists only once the manifest does, so the manifest comes before the log.
-        core.catalog.begin(&mut state, edit)?;
+        core.catalog.begin(&mut state, edit, None)?;
         let mut wal = create_log(core, log, None, last_seq)?;
         wal.sync()?;
         // From here on the loss of the log is detected.
@@ -413,7 +413,7 @@ fn begin(
             }
         };
         edit.log_promise = Some((log, wal.synced()));
-        core.catalog.begin(&mut state, edit)?;
+        core.catalog.begin(&mut state, edit, Some(log))?;
         wal
     };
     publish_versions(core, &state);

@@ -4,6 +4,7 @@
 //! chooses a step, does it, and says when to look again. Several threads may do so for one
 //! scheduler, and one thread for several schedulers.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,7 +17,8 @@ use super::compact::Installed;
 use super::job::{BuiltSlice, Job, Running, Stop, Tally};
 use super::next::Step;
 use super::state::BackgroundState;
-use crate::error::{Damage, Error, ErrorKind, Result};
+use crate::catalog::KeyspaceCore;
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::memory::Reservation;
 use crate::metrics::WorkCounters;
@@ -27,9 +29,9 @@ const BACK_OFF_MS: u64 = 20;
 /// Maximum delay between retries.
 const BACK_OFF_MS_MAX: u64 = 2_000;
 
-/// Failures in a row of compactions that collect value files, after which a keyspace collects none:
-/// a file that cannot be read must not hold up all compactions. The second one is not by chance.
-const COLLECTION_FAILURES_MAX: u32 = 2;
+/// Failed calls on one value file, after which its keyspace collects none: a file that cannot be read
+/// must not hold up all compactions. With the back-off between them they take a second.
+const UNREAD_MAX: u32 = 6;
 
 /// End of the back-off where the caller's thread does the work: the next time that it does.
 const UNTIL_NEXT_PASS: u64 = u64::MAX;
@@ -298,7 +300,9 @@ impl Scheduler {
         let has_dictionary = job.prepared.get().is_some_and(|prepared| prepared.dictionary.is_some());
         let (outcome, left) = running.end();
         self.catalog.mark_tables_obsolete(left.into_iter().map(|table| table.meta));
-        self.stop_collection_for(&job, outcome.as_ref().err());
+        if let Err(error) = &outcome {
+            self.stop_collection_for(&keyspace, error);
+        }
         {
             let mut state = self.background.state.lock();
             match &outcome {
@@ -360,15 +364,17 @@ impl Scheduler {
         outcome.map(|_| ()).inspect_err(|error| self.telemetry.background_error("merge", error))
     }
 
-    /// Ends the collection of value files in a keyspace in which one is damaged, or where a job
-    /// that collects cannot read. Its other compactions need not read the file.
-    fn stop_collection_for(&self, job: &Job, error: Option<&Error>) {
-        let name = |damage: &Damage| parse_value_file_name(damage.file.file_name()?.to_str()?);
-        let (keyspace, is_io) = (&job.keyspace, error.is_some_and(|error| error.kind() == ErrorKind::Io));
-        let failures = if job.collected.is_empty() { 0 } else { keyspace.note_collecting(is_io) };
-        let Some(error) = error else { return };
-        let is_damaged = error.damage().and_then(name).is_some();
-        if (is_damaged || failures >= COLLECTION_FAILURES_MAX) && keyspace.stop_collection() {
+    /// Ends the collection of value files in a keyspace in which one is damaged, or cannot be read
+    /// again and again. Its other compactions need not read the file.
+    fn stop_collection_for(&self, keyspace: &KeyspaceCore, error: &Error) {
+        let name = |path: &Path| parse_value_file_name(path.file_name()?.to_str()?);
+        let Some(file) = error.file().and_then(name) else { return };
+        let is_over = match error.kind() {
+            ErrorKind::Corruption => true,
+            ErrorKind::Io => keyspace.note_unread(file) >= UNREAD_MAX,
+            _ => false,
+        };
+        if is_over && keyspace.stop_collection() {
             let (keyspace, error) = (&keyspace.name, error.chain());
             self.telemetry.warn(format!(
                 "value files of keyspace {keyspace:?} are not collected any more, until the next open: {error}"

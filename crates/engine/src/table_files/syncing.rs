@@ -15,8 +15,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lock_order;
 use crate::ranked::Ranked;
 
-/// Minimum bytes of a sync on another thread: with less, little is done meanwhile. Below the table
-/// and the log of the smallest write buffer, 1 MiB.
+/// Minimum bytes of a sync on another thread: with less, little is done meanwhile. Tables and logs
+/// of the smallest write buffer, 1 MiB, have more.
 const THREAD_BYTES_MIN: u64 = 256 << 10;
 
 /// A sync that is done or running.

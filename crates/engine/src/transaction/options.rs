@@ -11,9 +11,9 @@ pub enum Isolation {
     #[default]
     Serializable,
     /// No key that the transaction writes was written since it began, and keys that it read by
-    /// [`get_for_update`](crate::Transaction::get_for_update) are unchanged. A key that it merges
-    /// only is not checked, even if it has read it. Two transactions that read the same and write
-    /// different keys may both commit (write skew).
+    /// [`get_for_update`](crate::Transaction::get_for_update) are unchanged. A key that it changes
+    /// only by `merge` is not checked, even if it has read it. Two transactions that read the same
+    /// and write different keys may both commit (write skew).
     Snapshot,
     /// Nothing but keys read by [`get_for_update`](crate::Transaction::get_for_update): a batch
     /// that can be read.

@@ -88,6 +88,8 @@ pub struct Scan {
     /// Index of the current entry in `found`; meaningful only when `place` is `At`.
     at: usize,
     direction: Direction,
+    /// The last key from which the scan went on in its direction with another iterator.
+    resumed: Option<Vec<u8>>,
     /// Number of entries that the last pass asked for.
     wanted: usize,
     /// Bytes of values in value files that the last pass might read; `None` before the first pass.
@@ -143,6 +145,7 @@ impl Scan {
             charge: Some(charge),
             at: 0,
             direction: Direction::Forward,
+            resumed: None,
             wanted: 1,
             later_bytes: None,
             begun: false,
@@ -322,6 +325,7 @@ impl Scan {
             }
             _ => {
                 let key = if on { self.found.key(self.at).unwrap_or_default().to_vec() } else { Vec::new() };
+                let circles = circles(&mut self.resumed, &key, (on, direction, self.direction));
                 begin_found(&mut self.found, self.wanted, later_bytes, crowded);
                 let is_revoked = self.begun && live.is_none();
                 // A scan that only changes direction has the index at hand: that is not counted as
@@ -349,6 +353,7 @@ impl Scan {
                     self.source.views.note_seek();
                 }
                 let moved = match step {
+                    _ if circles => Err(iter.out_of_order_at(&key)),
                     Move::Seek(key) => iter.seek(key, out),
                     Move::SeekForPrev(key) => iter.seek_for_prev(key, out),
                     Move::First => iter.seek_to_first(out),
@@ -400,6 +405,23 @@ impl Drop for Scan {
             .iterators()
             .leave(Spare { slot: Arc::clone(&self.slot), found, charge, countdown }, self.walked);
     }
+}
+
+/// Notes whether a scan goes `on` from `key` with an iterator that was not there; `resumed` is the
+/// last such key. Returns whether it has done so from that key or one beyond it: keys are out of
+/// order then, and it would go in a circle, as a pass that finds entries before it fails hides its
+/// error.
+fn circles(
+    resumed: &mut Option<Vec<u8>>,
+    key: &[u8],
+    (on, direction, direction_before): (bool, Direction, Direction),
+) -> bool {
+    let before = resumed.take().filter(|_| on && direction == direction_before);
+    *resumed = on.then(|| key.to_vec());
+    before.is_some_and(|before| match direction {
+        Direction::Forward => key <= before.as_slice(),
+        Direction::Backward => key >= before.as_slice(),
+    })
 }
 
 /// Prepares for `wanted` entries, with little memory if iterators hold too much.

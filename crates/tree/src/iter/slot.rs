@@ -42,7 +42,8 @@ impl<L> Slot<L> {
         if !self.wanted.swap(false, Ordering::AcqRel) {
             return given_up;
         }
-        // What the scan has read ahead may belong to a database that is closed now.
+        // Stays set, so that the scan returns no entry that it has read ahead: the database may be
+        // closed now.
         self.wanted.store(true, Ordering::Release);
         self.enter().take().or(given_up)
     }

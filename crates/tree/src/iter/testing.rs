@@ -114,6 +114,11 @@ impl Store {
         Arc::clone(&self.view.lock().expect("not poisoned"))
     }
 
+    /// Makes a view the newest one, whatever it holds.
+    pub fn show(&self, view: Arc<View>) {
+        *self.view.lock().expect("not poisoned") = view;
+    }
+
     /// The number of the last operation.
     pub fn visible(&self) -> SeqNo {
         SeqNo(self.history.lock().expect("not poisoned").len() as u64)

@@ -36,12 +36,15 @@ pub(super) fn opened(
     };
     // Numbers that no log has went to writes of an open without a log.
     let before = before.filter(|(_, seq)| is_known && *seq >= state.last_seq);
-    // Changes up to the number that the manifest records may be among what could not be read.
+    // A recovery up to a point in time may have dropped changes whose numbers the manifest knows.
+    // Those in tables are there.
     let is_lost = is_point_in_time && !report.warnings.is_empty();
+    let flushed = || state.keyspaces.values().map(|keyspace| keyspace.flushed).max().unwrap_or_default();
+    let known = if is_lost { flushed() } else { state.last_seq };
     HistoryEntry::Opened {
         log,
         after: before.map_or(LogNo(0), |(before, _)| before),
-        seq: if is_lost { report.last_seq } else { report.last_seq.max(state.last_seq) },
+        seq: report.last_seq.max(known),
         // Without any log it is not known that the last process closed the database.
         is_epoch: !is_known || !report.clean || read.is_none(),
     }
@@ -121,7 +124,10 @@ fn sync(core: &Core, path: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use shamba_log::wal::report::ReplayedLog;
+    use std::sync::Arc;
+
+    use shamba_key::KeyspaceId;
+    use shamba_log::wal::report::{ReplayWarning, ReplayedLog};
 
     use super::super::tests::replayed_log as log;
     use super::*;
@@ -154,7 +160,8 @@ mod tests {
             seq: SeqNo(seq),
             is_epoch,
         };
-        let opened = |state, report| opened(state, &report, LogNo(9), false);
+        let from = opened;
+        let opened = |state, report| from(state, &report, LogNo(9), false);
         let whole = || vec![log(4, 800, 0), log(5, 700, 0)];
         assert_eq!(opened(&known, report(true, whole())), entry(5, 50, false));
         assert_eq!(opened(&known, report(false, whole())), entry(5, 50, true));
@@ -166,5 +173,14 @@ mod tests {
         // Numbers up to 60 went to writes without a log.
         let later = ManifestState { last_seq: SeqNo(60), ..known.clone() };
         assert_eq!(opened(&later, report(true, whole())), entry(0, 60, false));
+        // A recovery up to a point in time has what is in tables, and what it has read.
+        let mut flushed = known.clone();
+        let keyspace = flushed.keyspaces.entry(KeyspaceId::DEFAULT).or_default();
+        Arc::make_mut(keyspace).flushed = SeqNo(30);
+        let warning = ReplayWarning { file: "log".into(), offset: 0, bytes: 0, reason: "it is empty".into() };
+        let lossy = |logs| ReplayReport { warnings: vec![warning.clone()], ..report(false, logs) };
+        assert_eq!(from(&flushed, &lossy(Vec::new()), LogNo(9), true), entry(0, 30, true));
+        let short = || vec![ReplayedLog { last_seq: SeqNo(35), ..log(4, 800, 0) }];
+        assert_eq!(from(&flushed, &lossy(short()), LogNo(9), true), entry(0, 35, true));
     }
 }

@@ -356,7 +356,7 @@ impl Rebuilt<'_> {
         last_seq: SeqNo,
         mut edit: ManifestEdit,
     ) -> Result<(ManifestEdit, Place)> {
-        // Numbers without a record are behind it, which a stream could not pass.
+        // Otherwise numbers without a record would follow the copy, which no stream could pass.
         let may_copy = report.last_seq >= last_seq;
         if let Some(tail) = self.take_short_tail().filter(|_| may_copy) {
             self.show();

@@ -12,6 +12,7 @@ use shamba_table::EntryIter;
 
 use super::{Came, VisibleIter};
 use crate::error::{Error, Result};
+use crate::version::TableMeta;
 
 /// The reasons for which the iterator seeks from one key, in the order in which it has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,7 +21,7 @@ pub(super) enum Step {
     PastNewer,
     /// The versions after the one that decides.
     PastOlder,
-    /// A version that was read apart.
+    /// Backward, the key itself, after its newest version was read by a seek forward.
     BackToKey,
     /// Entries that range tombstones hide from the key on.
     PastHidden,
@@ -71,18 +72,35 @@ impl VisibleIter {
         Ok(self.merge.seek(&self.key, SeqNo::ZERO)?)
     }
 
-    /// Seeks back before the current key, of which a version was read apart.
+    /// Seeks back before the current key, to whose newest version the iterator has sought forward.
     pub(super) fn seek_before_key(&mut self) -> Result<()> {
         self.advance(Step::BackToKey)?;
         Ok(self.merge.seek_for_prev(&self.key, SeqNo::MAX)?)
     }
 
+    /// The error of a scan that has come to `key` a second time.
+    #[cold]
+    pub fn out_of_order_at(&mut self, key: &[u8]) -> Error {
+        self.key = key.to_vec();
+        self.out_of_order()
+    }
+
     #[cold]
     fn out_of_order(&self) -> Error {
-        let detail = format!("a scan has come to key \"{}\" again", self.key.escape_ascii());
-        match self.merge.table().map(|(_, table)| table.meta.open()) {
-            Some(Ok(reader)) => FileError::corruption(reader.path(), 0, "table", detail).into(),
-            Some(Err(error)) => error.into(),
+        self.disorder("a scan has come to", |_| true)
+    }
+
+    /// The error of a scan that finds the current key where it must not be. Names a table that may
+    /// hold it.
+    #[cold]
+    pub(super) fn disorder(&self, found: &str, may_be: impl Fn(&TableMeta) -> bool) -> Error {
+        let detail = format!("{found} key \"{}\" out of order", self.key.escape_ascii());
+        let mut tables = self.view.plans().iter().flat_map(|plan| plan.run.tables());
+        match tables.find(|table| table.range.contains(&self.key) && may_be(&table.meta)) {
+            Some(table) => match table.meta.open() {
+                Ok(reader) => FileError::corruption(reader.path(), 0, "table", detail).into(),
+                Err(error) => error.into(),
+            },
             None => Error::invalid(detail),
         }
     }
@@ -102,7 +120,8 @@ mod tests {
 
     use super::*;
     use crate::iter::batch::Batch;
-    use crate::iter::testing::WALK;
+    use crate::iter::scan::Scan;
+    use crate::iter::testing::{Store, WALK};
     use crate::merging::Merging;
     use crate::version::KeyRange;
     use crate::view::View;
@@ -238,7 +257,8 @@ mod tests {
 
     #[test]
     fn walks_over_entries_that_are_out_of_order_end() {
-        let mut failed = 0;
+        let (mut failed, mut failed_scans) = (0, 0);
+        let store = Store::new();
         for seed in 0..4_000 {
             let dice = Dice::new(seed);
             let tombstone = RangeTombstone {
@@ -269,8 +289,17 @@ mod tests {
                     more = if backward { iter.prev(&mut out) } else { iter.next(&mut out) };
                 }
                 failed += u32::from(more.is_err());
+                // A scan goes on after an error from the last entry found.
+                store.show(Arc::clone(&view));
+                let mut scan =
+                    Scan::new(store.scan_source(store.snapshots.take_with(|| seq)), KeyRange::everything());
+                let mut moved = if backward { scan.prev() } else { scan.next() };
+                while matches!(moved, Ok(true)) {
+                    moved = if backward { scan.prev() } else { scan.next() };
+                }
+                failed_scans += u32::from(moved.is_err());
             }
         }
-        assert!(failed > 10, "only {failed} walks find that they go in circles");
+        assert!(failed > 10 && failed_scans > 10, "only {failed} walks and {failed_scans} scans fail");
     }
 }

@@ -4,15 +4,15 @@
 //! which came from the oldest version, seeks back to the newest one first.
 
 use bytes::Bytes;
-use shamba_env::FileError;
 use shamba_key::{EntryKind, Expiry, SeqNo};
 use shamba_table::EntryIter;
 
 use super::VisibleIter;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::iter::batch::Batch;
 use crate::merging::chain::{Chain, Link};
 use crate::slice::Slice;
+use crate::version::TableMeta;
 
 impl VisibleIter {
     /// Folds the operands of the current key, whose newest visible version is at hand, and adds the
@@ -63,17 +63,8 @@ impl VisibleIter {
         if is_at_key && self.merge.seq() == seq && is_it(self.merge.kind()) {
             return Ok(());
         }
-        let key = self.key.escape_ascii();
-        let detail = format!("a scan has met version {seq} of key \"{key}\", but a seek does not find it");
-        let mut tables = self.view.plans().iter().flat_map(|plan| plan.run.tables());
-        let table = tables.find(|table| {
-            let seqs = table.meta.smallest_seq..=table.meta.largest_seq;
-            table.range.contains(&self.key) && seqs.contains(&seq)
-        });
-        match table {
-            Some(table) => Err(FileError::corruption(table.meta.open()?.path(), 0, "table", detail).into()),
-            None => Err(Error::invalid(detail)),
-        }
+        let may_be = |table: &TableMeta| (table.smallest_seq..=table.largest_seq).contains(&seq);
+        Err(self.disorder(&format!("a seek does not find version {seq} of"), may_be))
     }
 
     /// The value of the put at the merging iterator's position, however long.

@@ -29,8 +29,8 @@ const BACK_OFF_MS: u64 = 20;
 /// Maximum delay between retries.
 const BACK_OFF_MS_MAX: u64 = 2_000;
 
-/// Failed calls on one value file, after which its keyspace collects none: a file that cannot be read
-/// must not hold up all compactions. With the back-off between them they take a second.
+/// Failed calls on one value file, after which its keyspace collects none: a file that cannot be
+/// read must not hold up all compactions. With the back-off between them they take a second.
 const UNREAD_MAX: u32 = 6;
 
 /// End of the back-off where the caller's thread does the work: the next time that it does.

@@ -458,6 +458,12 @@ mod tests {
     use super::*;
     use crate::database::Db;
 
+    /// Bytes of all changes in the history.
+    fn history_bytes(db: &Db) -> usize {
+        let bytes = |state: &ManifestState| state.history.change_bytes_after(SeqNo::ZERO);
+        db.core().catalog.with_state(|state| state.map_or(0, bytes))
+    }
+
     #[test]
     fn operations_that_fill_no_memtable_leave_a_bounded_history_and_log() {
         let fs = Arc::new(MemFs::new());
@@ -468,10 +474,7 @@ mod tests {
             files.iter().filter(|file| file.name.ends_with(".log")).map(|log| log.bytes).sum::<u64>()
         };
         let check = |number: u32| {
-            let history_bytes = db
-                .core()
-                .catalog
-                .with_state(|state| state.map_or(0, |it| it.history.change_bytes_after(SeqNo::ZERO)));
+            let history_bytes = history_bytes(&db);
             // The history of a log and of the one before it.
             assert!(history_bytes < 3 * HISTORY_BYTES_MAX, "{history_bytes} bytes after {number}");
             assert!(log_bytes() < 64 << 10, "{} bytes of logs after {number}", log_bytes());
@@ -508,11 +511,9 @@ mod tests {
             db.create_keyspace(&name).expect("created");
             db.drop_keyspace(&name).expect("dropped");
         }
-        let core = db.core();
-        let bytes =
-            core.catalog.with_state(|state| state.map_or(0, |it| it.history.change_bytes_after(SeqNo::ZERO)));
+        let bytes = history_bytes(&db);
         assert!(bytes > HISTORY_BYTES_MAX, "{bytes} bytes ask for no other log");
-        core.writer.sealed().len()
+        db.core().writer.sealed().len()
     }
 
     #[test]

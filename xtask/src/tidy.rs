@@ -83,7 +83,7 @@ const WORLD: [&str; 8] = [
 const LOCKS: [&str; 4] = ["Mutex", "Condvar", "RwLock", "Barrier"];
 
 /// Files and folders that may contain `unsafe`.
-const UNSAFE: [&str; 10] = [
+const UNSAFE: [&str; 11] = [
     "crates/filter/src/simd",
     "crates/table/src/block/tags.rs",
     "crates/table/src/cache",
@@ -91,6 +91,7 @@ const UNSAFE: [&str; 10] = [
     "crates/key/src/prefetch.rs",
     "crates/env/src/mapped",
     "crates/env/src/pages/large.rs",
+    "crates/env/src/ring.rs",
     "tests/loom/engine/src/models/memtable.rs",
     "bindings",
     "lab/peers/src/engines/lmdb.rs",

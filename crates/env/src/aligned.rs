@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut};
 
-use crate::vfs::RandomFile;
+use crate::random_file::RandomFile;
 
 /// Alignment of offset, length and address of a direct read: no device in use requires more.
 pub const DIRECT_ALIGNMENT_BYTES: usize = 4_096;

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::aligned::DIRECT_ALIGNMENT_BYTES;
+use crate::random_file::RandomFile;
 use crate::system;
-use crate::vfs::RandomFile;
 
 #[derive(Debug)]
 struct DirectFile {
@@ -59,6 +59,11 @@ impl RandomFile for DirectFile {
 
     fn is_direct(&self) -> bool {
         !self.refused.load(Ordering::Relaxed)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn descriptor(&self) -> Option<std::os::fd::RawFd> {
+        Some(std::os::fd::AsRawFd::as_raw_fd(&self.file))
     }
 }
 

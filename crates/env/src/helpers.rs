@@ -7,7 +7,8 @@
 use std::io;
 use std::path::Path;
 
-use crate::vfs::{RandomFile, Vfs, WriteFile};
+use crate::random_file::RandomFile;
+use crate::vfs::{Vfs, WriteFile};
 
 /// Maximum that [`read_file`] reserves before it has read bytes. Beyond it the buffer grows with
 /// the data, so that a wrong length from the file system costs nothing.

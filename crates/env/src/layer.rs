@@ -11,7 +11,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
+use crate::batch::BatchRead;
+use crate::random_file::RandomFile;
+use crate::vfs::{DirEntry, FileLock, LockKind, Vfs, WriteFile};
 
 /// A file system that wraps another one.
 pub trait Layer: Send + Sync + Debug {
@@ -28,6 +30,11 @@ pub trait Layer: Send + Sync + Debug {
     /// Calls [`Vfs::create_log`] of the file system below. The result is not wrapped yet.
     fn create_log_below(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.below().create_log(path)
+    }
+    /// Whether batches of reads are passed to the file system below. Those of files that this layer
+    /// has wrapped are refused there: such a file has no descriptor.
+    fn batches_reads(&self) -> bool {
+        true
     }
     /// Whether this layer adds the latency of an emulated device.
     fn emulates(&self) -> bool {
@@ -102,6 +109,10 @@ impl<L: Layer> Vfs for L {
 
     fn open_files_max(&self) -> Option<u64> {
         self.below().open_files_max()
+    }
+
+    fn read_batch(&self, reads: &mut [BatchRead]) -> bool {
+        self.batches_reads() && self.below().read_batch(reads)
     }
 
     fn is_emulated(&self) -> bool {

@@ -14,10 +14,14 @@ mod file_error;
 mod pages;
 mod random;
 pub mod sync;
+
+// Files.
+mod aligned;
+mod batch;
+mod random_file;
 mod vfs;
 
 // On top of the traits.
-mod aligned;
 mod helpers;
 mod layer;
 mod lock;
@@ -32,9 +36,13 @@ mod fault;
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 mod mapped;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[allow(unsafe_code)]
+mod ring;
 mod slow;
 mod spawn;
 mod tree;
+mod unbatched;
 mod unmapped;
 
 // Whole file systems: real, in memory, crashing.
@@ -47,6 +55,7 @@ mod sim;
 mod agreement;
 
 pub use aligned::{AlignedBuf, DIRECT_ALIGNMENT_BYTES, read_aligned_at};
+pub use batch::{BatchRead, ReadBytes};
 pub use clock::{Clock, ManualClock, RealClock};
 pub use fault::{Effect, FaultFs, FaultRule, OpKind, Persistence, When};
 pub use file_error::FileError;
@@ -56,14 +65,16 @@ pub use lock::{lock, try_lock};
 pub use memory::MemFs;
 pub use pages::{LARGE_PAGE_BYTES, Pages};
 pub use random::{RealRng, Rng, SeededRng};
+pub use random_file::RandomFile;
 pub use real::RealFs;
 pub use shares::{Share, Shares, THREAD_GROUPS};
 pub use sim::{CrashPolicy, FsyncFailure, SimFs};
 pub use slow::SlowFs;
 pub use spawn::{InlineSpawner, JoinHandle, Spawner, ThreadSpawner};
 pub use thread::thread_number;
+pub use unbatched::UnbatchedReads;
 pub use unmapped::UnmappedLogs;
-pub use vfs::{DirEntry, FileLock, LockHeld, LockKind, RandomFile, Vfs, WriteFile};
+pub use vfs::{DirEntry, FileLock, LockHeld, LockKind, Vfs, WriteFile};
 
 use std::sync::Arc;
 

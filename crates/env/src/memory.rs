@@ -9,9 +9,10 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::random_file::RandomFile;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::tree::{CellReader, FileCell, Tree};
-use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
+use crate::vfs::{DirEntry, FileLock, LockKind, Vfs, WriteFile};
 
 /// Free bytes that a file system in memory reports: more than any test writes.
 pub(crate) const FREE_BYTES: u64 = 1 << 40;

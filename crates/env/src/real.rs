@@ -8,8 +8,8 @@
 //!
 //! Platform differences are in [`crate::system`].
 //!
-//! Not here: the reads of direct I/O ([`crate::direct`]); on Linux the appends to a log
-//! (`mapped/`).
+//! Not here: the reads of direct I/O ([`crate::direct`]); on Linux batches of reads (`ring.rs`) and
+//! the appends to a log (`mapped/`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::direct;
+use crate::random_file::RandomFile;
 use crate::system;
-use crate::vfs::{DirEntry, FileLock, LockHeld, LockKind, RandomFile, Vfs, WriteFile};
+use crate::vfs::{DirEntry, FileLock, LockHeld, LockKind, Vfs, WriteFile};
 
 /// The real file system. It has no state; copies are the same.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,6 +42,11 @@ impl RandomFile for RealRandomFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn descriptor(&self) -> Option<std::os::fd::RawFd> {
+        Some(std::os::fd::AsRawFd::as_raw_fd(&self.0))
     }
 }
 
@@ -250,6 +256,11 @@ impl Vfs for RealFs {
 
     fn open_files_max(&self) -> Option<u64> {
         system::open_files_max()
+    }
+
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    fn read_batch(&self, reads: &mut [crate::BatchRead]) -> bool {
+        crate::ring::read(reads)
     }
 }
 

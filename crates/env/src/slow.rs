@@ -24,7 +24,8 @@ use std::sync::Arc;
 
 use crate::clock::Clock;
 use crate::layer::Layer;
-use crate::vfs::{RandomFile, Vfs, WriteFile};
+use crate::random_file::RandomFile;
+use crate::vfs::{Vfs, WriteFile};
 
 /// Delays added to calls.
 #[derive(Clone, Debug)]

@@ -11,6 +11,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::batch::BatchRead;
+use crate::random_file::RandomFile;
+
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
@@ -33,28 +36,6 @@ pub enum LockKind {
 
 /// A held lock; dropping it releases it. It belongs to an open file, not to a process id.
 pub trait FileLock: Send + Sync + Debug {}
-
-/// A file open for reading at any offset.
-pub trait RandomFile: Send + Sync + Debug {
-    /// Reads up to `buf.len()` bytes at `offset`; 0 means end of file. May be short or
-    /// `Interrupted`.
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
-    /// The file's current length in bytes.
-    fn len(&self) -> io::Result<u64>;
-    /// Whether the file is currently empty.
-    fn is_empty(&self) -> io::Result<bool> {
-        Ok(self.len()? == 0)
-    }
-    /// Required alignment of offset, length and address of every read; 1 unless opened by
-    /// [`Vfs::open_read_direct`].
-    fn alignment_bytes(&self) -> usize {
-        1
-    }
-    /// Whether reads bypass the operating system's cache.
-    fn is_direct(&self) -> bool {
-        false
-    }
-}
 
 /// The reason why a lock was not taken: another holder has it. It is inside the `WouldBlock` error
 /// that [`Vfs::lock`] returns.
@@ -153,6 +134,11 @@ pub trait Vfs: Send + Sync + Debug {
     /// Maximum number of files that this process may have open, if there is a limit.
     fn open_files_max(&self) -> Option<u64> {
         None
+    }
+    /// Makes all reads at once, where the operating system can. Returns `false` if it cannot: the
+    /// reads are then still to be made.
+    fn read_batch(&self, _reads: &mut [BatchRead]) -> bool {
+        false
     }
     /// Whether calls take the time of an emulated device ([`crate::SlowFs`]).
     fn is_emulated(&self) -> bool {

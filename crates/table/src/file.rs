@@ -14,11 +14,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shamba_env::{AlignedBuf, DIRECT_ALIGNMENT_BYTES, RandomFile, Vfs, read_aligned_at, read_exact_at};
+use shamba_env::{
+    AlignedBuf, BatchRead, DIRECT_ALIGNMENT_BYTES, RandomFile, ReadBytes, Vfs, read_aligned_at, read_exact_at,
+};
 
 use crate::block::frame::unseal;
 use crate::compression::Compression;
-use crate::files::{CachedFile, OpenFiles};
+use crate::files::{CachedFile, OpenFiles, Opened};
 use crate::id::BirthId;
 use crate::{Error, Result};
 
@@ -146,6 +148,22 @@ impl TableFile {
         }
     }
 
+    /// A read of `bytes` from `offset` that is to be made together with others.
+    pub(crate) fn batch_read(&self, offset: u64, bytes: usize, structure: &'static str) -> Result<BatchRead> {
+        self.check_range(offset, bytes as u64, structure)?;
+        Ok(BatchRead::new(self.with_opened(Opened::share)?, offset, bytes))
+    }
+
+    /// The bytes of a [`Self::batch_read`] from `offset`.
+    pub(crate) fn bytes_of(
+        &self,
+        read: BatchRead,
+        offset: u64,
+        structure: &'static str,
+    ) -> Result<ReadBytes> {
+        read.into_bytes().or_else(|error| self.read_error(offset, structure, error))
+    }
+
     /// The payload of a frame that is never compressed.
     pub(crate) fn payload(&self, offset: u64, bytes: u64, structure: &'static str) -> Result<Bytes> {
         let frame = self.read(offset, bytes, structure)?;
@@ -174,9 +192,13 @@ impl TableFile {
     }
 
     fn with_file<T>(&self, act: impl FnOnce(&dyn RandomFile) -> T) -> Result<T> {
+        self.with_opened(|opened| act(opened.file()))
+    }
+
+    fn with_opened<T>(&self, act: impl FnOnce(&Opened) -> T) -> Result<T> {
         let guard = self.file.get().map_err(|error| Error::io(&self.path, "open", error))?;
         match guard.as_ref() {
-            Some(opened) => Ok(act(opened.file())),
+            Some(opened) => Ok(act(opened)),
             // `get` returns an open file.
             None => Err(Error::io(&self.path, "open", io::ErrorKind::NotFound.into())),
         }

@@ -56,6 +56,11 @@ impl Opened {
     pub(crate) fn file(&self) -> &dyn RandomFile {
         self.0.as_ref()
     }
+
+    /// The file, which is closed at the earliest when the caller has dropped it.
+    pub(crate) fn share(&self) -> Arc<dyn RandomFile> {
+        Arc::clone(&self.0)
+    }
 }
 
 /// A file by its path, open or not.

@@ -130,12 +130,12 @@ pub use id::{
     BirthId, TableId, ValueFileId, parse_table_file_name, parse_value_file_name, table_file_name,
     value_file_name,
 };
-pub use index::Located;
+pub use index::{AbsentPartition, Find, Located};
 pub use ledger::{Charge, Ledger, LedgerPart};
 pub use range::RangeTombstone;
 pub use reader::{
-    AHEAD_BYTES, Held, LoadedBlock, ReaderOptions, ResidentFilter, SEEK_STEPS, Seeking, TableIter,
-    TableReader, Unasked, ValueMode, Walk,
+    AHEAD_BYTES, BlockToTake, Held, LoadedBlock, ReaderOptions, ResidentFilter, SEEK_STEPS, Seeking,
+    TableIter, TableReader, Unasked, ValueMode, Walk,
 };
 pub use residency::{CacheUnit, CacheUnits, Residency};
 pub use salvage::{Gap, Salvage, SalvageWalk, SalvagedEntry, survey_damage};

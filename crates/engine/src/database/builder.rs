@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use shamba_env::{Env, SlowFs, UnmappedLogs};
+use shamba_env::{Env, SlowFs, UnbatchedReads, UnmappedLogs};
 
 use crate::database::Db;
 use crate::error::{Error, Result};
@@ -227,8 +227,8 @@ impl Builder {
         }
     }
 
-    /// The environment of the database, without mapped logs if so requested, and with its device
-    /// emulated if latencies or a bandwidth were given.
+    /// The environment of the database, without mapped logs and batches of reads if so requested,
+    /// and with its device emulated if latencies or a bandwidth were given.
     ///
     /// # Errors
     /// `Invalid` for latencies or a bandwidth out of range.
@@ -241,6 +241,9 @@ impl Builder {
         let mut env = self.env.clone();
         if !given.map_log {
             env.vfs = Arc::new(UnmappedLogs::new(env.vfs));
+        }
+        if !given.batch_reads {
+            env.vfs = Arc::new(UnbatchedReads::new(env.vfs));
         }
         if read_ns > 0 || write_ns > 0 || bytes_per_second > 0 {
             let slow = SlowFs::new(env.vfs, Arc::clone(&env.clock), read_ns, write_ns);

@@ -340,6 +340,11 @@ declare_options! {
             for_readers: true, has_flag: true,
         }
 
+        /// Makes several reads of a batch of lookups by one system call (`io_uring`), where the
+        /// system has it and reads are slow; off makes them by threads (the baseline).
+        "batch-reads" => batch_reads(on: bool) field batch_reads: bool = true;
+        { value: "on|off", for_readers: true, }
+
         /// Stores a tag for each entry of a data block, by which lookups find entries; off searches
         /// by key (the baseline).
         ///

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::{Call, Effect, FaultFs, OpKind};
 use crate::aligned::AlignedBuf;
-use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
+use crate::random_file::RandomFile;
+use crate::vfs::{DirEntry, FileLock, LockKind, Vfs, WriteFile};
 
 /// Distance of a misdirected read from its place, in bytes, where the file is long enough.
 const MISDIRECTION_BYTES: u64 = 4_096;

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use super::disk::{Op, Write, in_memory};
 use super::{FsyncFailure, SimFs, State};
 use crate::memory::FREE_BYTES;
+use crate::random_file::RandomFile;
 use crate::sync::MutexGuard;
 use crate::tree::{CellReader, FileCell, NameChange};
-use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
+use crate::vfs::{DirEntry, FileLock, LockKind, Vfs, WriteFile};
 
 /// A log grows by this much: little, so that short tests see it grow.
 const ROOM_BYTES: u64 = 2_048;

@@ -11,8 +11,9 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, OnceLock};
 
 use crate::aligned::DIRECT_ALIGNMENT_BYTES;
+use crate::random_file::RandomFile;
 use crate::sync::{Mutex, MutexGuard, PoisonError, RwLock};
-use crate::vfs::{FileLock, LockHeld, LockKind, RandomFile};
+use crate::vfs::{FileLock, LockHeld, LockKind};
 
 /// Identifies a file for the lifetime of its tree; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

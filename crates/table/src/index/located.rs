@@ -58,12 +58,16 @@ impl Located {
     }
 }
 
+/// The number of an index partition that is not in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AbsentPartition(pub(crate) usize);
+
 /// Result of a search of the part of the index that is in memory.
-pub(crate) enum Find {
+pub enum Find {
     /// The block to look at.
     At(Located),
     /// No block can hold such an entry.
     Beyond,
     /// The partition with the answer is not in memory.
-    Absent(usize),
+    Absent(AbsentPartition),
 }

@@ -39,8 +39,8 @@ pub(crate) use self::handle::Handle;
 pub(crate) use self::hold::SlotRef;
 pub(crate) use self::listed::Listed;
 pub(crate) use self::load::{StoredIndex, listed_partitions};
-pub use self::located::Located;
-pub(crate) use self::located::{BlockNo, Find};
+pub(crate) use self::located::BlockNo;
+pub use self::located::{AbsentPartition, Find, Located};
 pub(crate) use self::partition::Partition;
 pub(crate) use self::stored::{Bounds, StoredPartition};
 
@@ -154,10 +154,10 @@ impl Index {
             HeldPartitions::Budgeted(cells) => {
                 match cells.get(at).map(|cell| cell.partition.load()).as_deref() {
                     Some(Some(partition)) => find_in(partition, at, first, key, seq),
-                    _ => Find::Absent(at),
+                    _ => Find::Absent(AbsentPartition(at)),
                 }
             }
-            HeldPartitions::Cached(_) => Find::Absent(at),
+            HeldPartitions::Cached(_) => Find::Absent(AbsentPartition(at)),
         }
     }
 
@@ -183,7 +183,7 @@ impl Index {
         let found = self.with_resident(number, |partition| {
             located_in(partition, partition.find_prefetched(key, seq), number, first)
         });
-        found.unwrap_or(Find::Absent(number))
+        found.unwrap_or(Find::Absent(AbsentPartition(number)))
     }
 
     /// Calls `look` with partition `number` if it is in memory.

@@ -41,7 +41,7 @@ fn find(index: &Index, key: &[u8], seq: SeqNo) -> Option<Located> {
     match index.find(key, seq) {
         Find::At(located) => Some(located),
         Find::Beyond => None,
-        Find::Absent(number) => panic!("partition {number} is pinned"),
+        Find::Absent(partition) => panic!("{partition:?} is pinned"),
     }
 }
 

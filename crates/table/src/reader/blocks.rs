@@ -14,6 +14,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use shamba_env::BatchRead;
 use shamba_key::KeyDigest;
 
 use super::cached::CacheClient;
@@ -54,6 +55,14 @@ impl LoadedBlock {
     pub(super) fn payload(&self) -> &PinnedBlock {
         &self.0.0
     }
+}
+
+/// A block that is being read, with what was decided before.
+#[derive(Debug)]
+pub struct BlockToTake {
+    number: BlockNo,
+    handle: Handle,
+    fill_cache: bool,
 }
 
 /// The data blocks of an open table: those in the cache, and those in the file.
@@ -107,19 +116,43 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Reads the block if it is not cached. The block goes into the cache if a frame is free and
-    /// the block has a slot; otherwise it is returned, for a search with [`super::lookup`].
+    /// The read of the block, for [`Self::take`]; `None` if the block is cached.
     ///
     /// # Errors
-    /// `Io` or `Corruption` from reading.
-    pub(super) fn load(self, located: &Located, io: &mut ReadCounters) -> Result<Option<LoadedBlock>> {
+    /// `Io` or `Corruption` from reading the index.
+    pub(super) fn to_read(
+        self,
+        located: &Located,
+        io: &mut ReadCounters,
+    ) -> Result<Option<(BlockToTake, BatchRead)>> {
         if self.prefetch(located) {
             return Ok(None);
         }
         let number = located.number;
         let handle = self.partitions().handle_of(located, io)?;
         let miss = self.missed(number).but_keep(self.loaded.index.has_slot(number));
-        match self.read(handle, miss, io)? {
+        let read = self.loaded.file.batch_read(handle.offset, handle.bytes as usize, DATA_BLOCK)?;
+        Ok(Some((BlockToTake { number, handle, fill_cache: miss.keep }, read)))
+    }
+
+    /// Checks and decompresses a block that was read. It goes into the cache if it was admitted, a
+    /// frame is free and the block has a slot; otherwise it is returned, for a search with
+    /// [`super::lookup`].
+    ///
+    /// # Errors
+    /// `Io` or `Corruption` from the read.
+    pub(super) fn take(
+        self,
+        block: &BlockToTake,
+        read: BatchRead,
+        io: &mut ReadCounters,
+    ) -> Result<Option<LoadedBlock>> {
+        let BlockToTake { number, handle, fill_cache } = *block;
+        io.data.note(handle.offset, handle.bytes.into());
+        let frame = self.loaded.file.bytes_of(read, handle.offset, DATA_BLOCK)?;
+        let taken = self.decompress(handle, &frame, fill_cache && self.cached.is_registered())?;
+        self.check_header(handle, taken.payload())?;
+        match taken {
             FreshBlock::Heap(payload) => {
                 let charge = Charge::new(self.cached.ledger(), LedgerPart::Iterators, payload.len() as u64);
                 Ok(Some(LoadedBlock(Arc::new((PinnedBlock::Heap(payload), charge)))))

@@ -57,7 +57,7 @@ use self::filter::TableFilter;
 use self::partitions::Partitions;
 
 pub use self::ahead::{AHEAD_BYTES, Walk};
-pub use self::blocks::LoadedBlock;
+pub use self::blocks::{BlockToTake, LoadedBlock};
 pub use self::filter::Held;
 pub(crate) use self::filter::{filter_meta_bytes, filter_whole_bytes};
 pub use self::iter::{SEEK_STEPS, Seeking, TableIter};

@@ -11,6 +11,7 @@
 //!
 //! Not here: the index itself ([`crate::index`]), iterators ([`super::walked`]).
 
+use shamba_env::BatchRead;
 use shamba_key::SeqNo;
 
 use super::cached::CacheClient;
@@ -19,7 +20,7 @@ use crate::Result;
 use crate::block::frame::FRAME_BYTES;
 use crate::counters::ReadCounters;
 use crate::file::TableFile;
-use crate::index::{self, BlockNo, Find, Handle, Index, Listed, Located, Read};
+use crate::index::{self, AbsentPartition, BlockNo, Find, Handle, Index, Listed, Located, Read};
 
 /// The partitions of an index: those in memory, those in the cache, and those in the file.
 #[derive(Clone, Copy)]
@@ -57,26 +58,122 @@ impl<'a> Partitions<'a> {
         let found = match self.loaded.index.find(key, seq) {
             Find::At(located) => Ok(Some(located)),
             Find::Beyond => Ok(None),
-            Find::Absent(partition) => self.locate_stored(partition, key, seq, io),
+            Find::Absent(partition) => self.locate_stored(partition, key, seq, io).map(Some),
         };
         io.index_ns += self.cached.elapsed_ns(io, start_ns);
         found
     }
 
-    /// As [`Self::locate`], in partition `number`, which is not in memory.
+    /// As [`Self::locate`], in the partitions in memory and in the cache.
+    #[inline]
+    pub(super) fn find(self, key: &[u8], seq: SeqNo, io: &mut ReadCounters) -> Result<Find> {
+        let start_ns = self.cached.now_ns(io);
+        let found = match self.loaded.index.find(key, seq) {
+            Find::Absent(partition) if self.is_cached(partition) => {
+                self.locate_stored(partition, key, seq, io).map(Find::At)
+            }
+            found => Ok(found),
+        };
+        io.index_ns += self.cached.elapsed_ns(io, start_ns);
+        found
+    }
+
+    /// Whether the cache holds `partition`, which is not in memory otherwise.
+    fn is_cached(self, partition: AbsentPartition) -> bool {
+        let number = if self.cached.is_whole() { 0 } else { partition.0 };
+        let slot = self.loaded.index.partition_slot(number);
+        slot.and_then(|(slot, place)| Some((slot, self.cached.key(place)?)))
+            .is_some_and(|(slot, key)| self.cached.enter().find(slot, key).is_some())
+    }
+
+    /// As [`Self::locate`] for several keys, all in one partition, which is read once.
+    pub(super) fn locate_all<K: AsRef<[u8]>>(
+        self,
+        partition: AbsentPartition,
+        keys: &[K],
+        seq: SeqNo,
+        io: &mut ReadCounters,
+    ) -> Result<Vec<Located>> {
+        let start_ns = self.cached.now_ns(io);
+        let found = self.look_at_stored(partition.0, io, |read| {
+            keys.iter().map(|key| self.find_stored(partition, &read, key.as_ref(), seq)).collect()
+        });
+        io.index_ns += self.cached.elapsed_ns(io, start_ns);
+        found
+    }
+
+    /// The read of `partition`, for [`Self::locate_in`].
+    pub(super) fn to_read(self, partition: AbsentPartition) -> Result<BatchRead> {
+        let (file, index) = self.index();
+        let stored = index.stored_at(partition.0);
+        file.batch_read(stored.offset, stored.bytes as usize, index::PARTITION)
+    }
+
+    /// As [`Self::locate_all`], in a partition that was read.
+    pub(super) fn locate_in<K: AsRef<[u8]>>(
+        self,
+        partition: AbsentPartition,
+        read: BatchRead,
+        keys: &[K],
+        seq: SeqNo,
+        io: &mut ReadCounters,
+    ) -> Result<Vec<Located>> {
+        let (file, index) = self.index();
+        let stored = index.stored_at(partition.0);
+        io.index.note(stored.offset, stored.bytes.into());
+        let frame = file.bytes_of(read, stored.offset, index::PARTITION)?;
+        let read = index.read(file, partition.0, &frame)?;
+        let located = keys.iter().map(|key| self.find_stored(partition, &read, key.as_ref(), seq));
+        let located = located.collect::<std::result::Result<_, String>>();
+        let located = located.map_err(|detail| index.damaged(file, partition.0, detail))?;
+        self.keep(partition, &frame);
+        Ok(located)
+    }
+
+    /// Gives `frame`, which was read and checked, to the cache, if partitions are cached one by one
+    /// and this one is admitted.
+    fn keep(self, partition: AbsentPartition, frame: &[u8]) {
+        if self.cached.is_whole() {
+            return;
+        }
+        let place = self.loaded.index.partition_slot(partition.0);
+        let Some((slot, key)) = place.and_then(|(slot, place)| Some((slot, self.cached.key(place)?))) else {
+            return;
+        };
+        if !self.cached.missed(Some(key)).keep {
+            return;
+        }
+        if let Some(mut fresh) = self.cached.fresh(frame.len()) {
+            if let Some(into) = fresh.get_mut(..frame.len()) {
+                into.copy_from_slice(frame);
+                fresh.publish(slot, key, frame.len().saturating_sub(FRAME_BYTES));
+            }
+        }
+    }
+
+    /// As [`Self::locate`], in a partition that is not in memory.
     #[inline(never)]
     fn locate_stored(
         self,
-        number: usize,
+        partition: AbsentPartition,
         key: &[u8],
         seq: SeqNo,
         io: &mut ReadCounters,
-    ) -> Result<Option<Located>> {
-        let index = &self.loaded.index;
-        self.look_at_stored(number, io, |read| {
-            let (found, handle) = read.stored.find(key, seq, &read.bounds)?;
-            Ok(Some(index.located(number, found.at, handle, found.goes_on)))
-        })
+    ) -> Result<Located> {
+        self.look_at_stored(partition.0, io, |read| self.find_stored(partition, &read, key, seq))
+    }
+
+    /// The block that a lookup of `(key, seq)` has to search, according to `partition`, which was
+    /// read as `read`; a description of any damage.
+    fn find_stored(
+        self,
+        partition: AbsentPartition,
+        read: &Read<'_>,
+        key: &[u8],
+        seq: SeqNo,
+    ) -> std::result::Result<Located, String> {
+        let (found, handle) = read.stored.find(key, seq, &read.bounds)?;
+        Ok(self.loaded.index.located(partition.0, found.at, handle, found.goes_on))
     }
 
     /// Block `number`, for a lookup of `key` that continues in it; `None` past the last.

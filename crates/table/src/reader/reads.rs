@@ -5,16 +5,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use shamba_env::BatchRead;
 use shamba_key::{EntryKind, KeyDigest, SeqNo};
 
-use super::blocks::LoadedBlock;
+use super::blocks::{BlockToTake, LoadedBlock};
 use super::extent::Extent;
 use super::lookup::{TableLookup, ValueMode};
 use super::verify::CheckedTable;
 use super::{AHEAD_BYTES, TableIter, TableReader, Walk, written};
 use crate::counters::ReadCounters;
 use crate::entry::Entry;
-use crate::index::Located;
+use crate::index::{AbsentPartition, Find, Located};
 use crate::value_file::{ValueFile, ValueFileRef};
 use crate::written::WrittenBlocks;
 use crate::{Error, Result};
@@ -47,6 +48,53 @@ impl TableReader {
     #[inline]
     pub fn locate(&self, key: &[u8], seq: SeqNo, io: &mut ReadCounters) -> Result<Option<Located>> {
         self.partitions().locate(key, seq, io)
+    }
+
+    /// As [`Self::locate`], in the part of the index that is in memory: if the answer is not in it,
+    /// names the partition for [`Self::locate_all`].
+    ///
+    /// # Errors
+    /// `Corruption` of a cached partition.
+    #[inline]
+    pub fn find(&self, key: &[u8], seq: SeqNo, io: &mut ReadCounters) -> Result<Find> {
+        self.partitions().find(key, seq, io)
+    }
+
+    /// The read of an index partition, which the caller makes for [`Self::locate_in`].
+    ///
+    /// # Errors
+    /// `Io` when the file cannot be opened again.
+    pub fn partition_to_read(&self, partition: AbsentPartition) -> Result<BatchRead> {
+        self.partitions().to_read(partition)
+    }
+
+    /// As [`Self::locate_all`], in a partition that was read.
+    ///
+    /// # Errors
+    /// `Io` or `Corruption` from the read.
+    pub fn locate_in<K: AsRef<[u8]>>(
+        &self,
+        partition: AbsentPartition,
+        read: BatchRead,
+        keys: &[K],
+        seq: SeqNo,
+        io: &mut ReadCounters,
+    ) -> Result<Vec<Located>> {
+        self.partitions().locate_in(partition, read, keys, seq, io)
+    }
+
+    /// As [`Self::locate`] for several keys of one partition, which is read once.
+    ///
+    /// # Errors
+    /// As [`Self::locate`].
+    pub fn locate_all<K: AsRef<[u8]>>(
+        &self,
+        partition: AbsentPartition,
+        keys: &[K],
+        seq: SeqNo,
+        io: &mut ReadCounters,
+    ) -> Result<Vec<Located>> {
+        self.partitions().locate_all(partition, keys, seq, io)
     }
 
     /// [`Self::get`], starting at the block that [`Self::locate`] returned.
@@ -95,13 +143,31 @@ impl TableReader {
         self.blocks().prefetch_entry(located, digest);
     }
 
-    /// Reads the block if it is not cached. The block goes into the cache if a frame is free and
-    /// the block has a slot; otherwise it is returned, for [`Self::get_from`].
+    /// The read of the block, which the caller makes, and what [`Self::take_block`] needs then;
+    /// `None` if the block is cached.
     ///
     /// # Errors
-    /// `Io` or `Corruption` from reading.
-    pub fn load_block(&self, located: &Located, io: &mut ReadCounters) -> Result<Option<LoadedBlock>> {
-        self.blocks().load(located, io)
+    /// `Io` or `Corruption` from reading the index.
+    pub fn block_to_read(
+        &self,
+        located: &Located,
+        io: &mut ReadCounters,
+    ) -> Result<Option<(BlockToTake, BatchRead)>> {
+        self.blocks().to_read(located, io)
+    }
+
+    /// Takes a block that was read: into the cache if a frame is free and the block has a slot.
+    /// Otherwise it is returned, for [`Self::get_from`].
+    ///
+    /// # Errors
+    /// `Io` or `Corruption` from the read.
+    pub fn take_block(
+        &self,
+        block: &BlockToTake,
+        read: BatchRead,
+        io: &mut ReadCounters,
+    ) -> Result<Option<LoadedBlock>> {
+        self.blocks().take(block, read, io)
     }
 
     /// The answer of filter module `module` for the key of `digest`, from the block cache or from

@@ -153,7 +153,9 @@ fn every_way_to_a_block(hold: Residency) {
                 assert_eq!(&entry.value[..], expected, "a value outlives its block's stay in the cache");
                 assert_eq!(entry.value.clone().into_bytes(), expected);
                 rig.cache.set_capacity_bytes(1 << 20);
-                let loaded = table.load_block(&at, &mut io).expect("loaded");
+                let read = table.block_to_read(&at, &mut io).expect("an index");
+                let loaded =
+                    read.and_then(|(block, read)| table.take_block(&block, read, &mut io).expect("loaded"));
                 assert_eq!(loaded.is_some(), !is_kept);
                 let again = locate().expect("an index").expect("a block");
                 assert!(again.is_same_block(&at) && table.prefetch_block(&again) == is_kept);

@@ -88,6 +88,65 @@ fn ask(rig: &Rig, table: &Arc<TableReader>, iter: &mut TableIter, rows: &[Row], 
     assert_eq!(current(iter).as_ref(), at.map(|at| &rows[at]));
 }
 
+/// Looks up several keys, reading what is not in memory first, and compares the answers.
+fn ask_for_many(rig: &Rig, table: &Arc<TableReader>, rows: &[Row], dice: &Dice) {
+    let seq = SeqNo([0, 1, 500, 1_200, SeqNo::MAX.0][dice.below(5)]);
+    let near = dice.below(rows.len());
+    let keys: Vec<Vec<u8>> = (0..dice.below(12))
+        .map(|_| match dice.below(3) {
+            0 => rows[near.saturating_add(dice.below(40)).min(rows.len() - 1)].key.clone(),
+            1 => rows[dice.below(rows.len())].key.clone(),
+            _ => [&rows[dice.below(rows.len())].key[..], b"x"].concat(),
+        })
+        .collect();
+    let mut io = ReadCounters::default();
+    let mut located: Vec<Option<Located>> = vec![None; keys.len()];
+    let mut absent: Vec<(AbsentPartition, Vec<usize>)> = Vec::new();
+    for (place, key) in keys.iter().enumerate() {
+        match table.find(key, seq, &mut io).expect("an index") {
+            Find::At(block) => located[place] = Some(block),
+            Find::Beyond => {}
+            Find::Absent(partition) => match absent.iter_mut().find(|(other, _)| *other == partition) {
+                Some((_, places)) => places.push(place),
+                None => absent.push((partition, vec![place])),
+            },
+        }
+    }
+    let (of_files, before) = (absent.len() as u64, io.index.count);
+    for (partition, places) in absent {
+        let keys: Vec<&Vec<u8>> = places.iter().map(|place| &keys[*place]).collect();
+        let found = if dice.below(2) == 0 {
+            table.locate_all(partition, &keys, seq, &mut io)
+        } else {
+            let read = table.partition_to_read(partition).expect("a file");
+            table.locate_in(partition, read, &keys, seq, &mut io)
+        };
+        for (place, found) in places.into_iter().zip(found.expect("an index")) {
+            located[place] = Some(found);
+        }
+    }
+    assert!(io.index.count - before <= of_files, "a partition is read for each of its keys");
+    for (key, located) in keys.iter().zip(located) {
+        let found = located.and_then(|block| {
+            let digest = rig.options.digest.digest(key);
+            let read = if dice.below(2) == 0 {
+                table.block_to_read(&block, &mut io).expect("an index")
+            } else {
+                None
+            };
+            let loaded =
+                read.and_then(|(to_take, read)| table.take_block(&to_take, read, &mut io).expect("a block"));
+            match loaded {
+                Some(loaded) => table.get_from(&loaded, block, key, seq, digest, ValueMode::Copy, &mut io),
+                None => table.get_at(block, key, seq, digest, ValueMode::Copy, &mut io),
+            }
+            .expect("a get")
+        });
+        let expected = newest(rows, key, seq).map(|row| (row.seq, row.value.clone()));
+        assert_eq!(found.map(|entry| (entry.seq, entry.value.to_vec())), expected, "{key:?} at {seq}");
+    }
+}
+
 #[test]
 fn lookups_and_walks_agree_with_a_sorted_list_whatever_is_resident() {
     let rows = rows();
@@ -104,6 +163,7 @@ fn lookups_and_walks_agree_with_a_sorted_list_whatever_is_resident() {
                 change_residency(&table, &dice);
                 check_ledger(&rig, &table);
                 ask(&rig, &table, &mut iters[dice.below(3)], &rows, &dice);
+                ask_for_many(&rig, &table, &rows, &dice);
             }
             iters.iter_mut().for_each(TableIter::release);
             assert_eq!(rig.ledger.bytes(LedgerPart::Iterators), idle_bytes);
@@ -128,7 +188,12 @@ fn readers_are_right_while_partitions_come_and_go() {
                     scope.spawn(move || {
                         let dice = Dice::new(seed);
                         let mut iter = table_ref.iter(seed == 0);
-                        (0..4_000).for_each(|_| ask(rig, table_ref, &mut iter, rows, &dice));
+                        for _ in 0..4_000 {
+                            match dice.below(4) {
+                                0 => ask_for_many(rig, table_ref, rows, &dice),
+                                _ => ask(rig, table_ref, &mut iter, rows, &dice),
+                            }
+                        }
                     })
                 })
                 .collect();
@@ -358,6 +423,11 @@ fn a_damaged_partition_is_an_error_where_it_is_met_and_nowhere_else() {
                 met(result.expect_err("damage"));
                 assert!(!iter.valid() && steps > 0);
             }
+            let of_second = AbsentPartition(1);
+            let read = table.partition_to_read(of_second).expect("the file is there");
+            let (mut io, key) = (ReadCounters::default(), &rows[0].key);
+            met(table.locate_in(of_second, read, &[key], SeqNo::MAX, &mut io).expect_err("damage"));
+            met(table.locate_all(of_second, &[key], SeqNo::MAX, &mut io).expect_err("damage"));
             if hold == Residency::Budgeted {
                 met(table.hold_partition(1).expect_err("damage"));
                 assert!(!table.is_partition_resident(1));

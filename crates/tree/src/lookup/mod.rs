@@ -4,6 +4,7 @@
 
 mod aside;
 pub mod candidate;
+mod cold;
 pub mod expires;
 pub mod explain;
 pub mod explain_prefix;

@@ -10,9 +10,9 @@
 //! "maybe". Most absent keys end here. The others become `Pending`: the record cache is asked
 //! for them, and then in rounds, until every key has its answer:
 //!
-//! 1. index searches, and prefetch of the first lines of cached blocks;
-//! 2. reads of the blocks that are not cached, in parallel if reads have been slow
-//!    ([`super::pool`]);
+//! 1. index searches, and prefetch of the first lines of cached blocks; index partitions that are
+//!    not in memory are read in parallel if reads have been slow ([`super::cold`]);
+//! 2. reads of the blocks that are not cached, in the same way;
 //! 3. prefetch of the entries that tags point to;
 //! 4. block searches;
 //! 5. filter tests, for each key that was not found, up to its next "maybe".
@@ -21,13 +21,12 @@
 //!
 //! The steps themselves are in [`super::get`].
 
-use std::sync::Arc;
-
 use shamba_key::{KeyDigest, SeqNo};
-use shamba_table::{Entry, LoadedBlock, Located, ReadCounters, TableReader, Value, ValueMode};
+use shamba_table::{Entry, Find, LoadedBlock, Located, ReadCounters, Value, ValueMode};
 
 use super::aside::Aside;
 use super::candidate::{Candidate, Verdict};
+use super::cold::{Unlocated, Unread};
 use super::explain::{Recorder, Silent};
 use super::get::{Home, Lookup, LookupSettings};
 use super::opened::OpenedTables;
@@ -37,9 +36,7 @@ use crate::counters::LookupCounts;
 use crate::error::Result;
 use crate::records::Cached;
 use crate::slice::Slice;
-use crate::sync::Mutex;
 use crate::view::View;
-use shamba_env::lock;
 
 /// Keys of a group. 32 overlap about as many cache misses as the processor can; 64 gain nothing
 /// more.
@@ -99,7 +96,7 @@ pub struct KeySampling<'a> {
 /// The threads that read in parallel.
 #[derive(Clone, Copy)]
 pub struct ReadingThreads<'a> {
-    /// For blocks that are not cached; `None`: each is read when its key is searched.
+    /// For index partitions and blocks that are not in memory; `None`: they are read in turn.
     pub blocks: Option<&'a ReadPool>,
     /// For values in value files, if their reads are slow.
     pub values: Option<&'a ReadPool>,
@@ -149,7 +146,7 @@ pub fn multi_get<K: AsRef<[u8]>>(
                 group.ask_records(&mut answers)?;
             }
             while !group.pending.is_empty() {
-                group.locate(counts)?;
+                group.locate(threads.blocks, counts)?;
                 if let Some(reads) = threads.blocks {
                     group.load_cold(reads, counts);
                 }
@@ -165,13 +162,6 @@ pub fn multi_get<K: AsRef<[u8]>>(
     assert_eq!(answers.len(), keys.len(), "one answer for each key");
     counts.found += answers.iter().flatten().count() as u64;
     Ok(answers.into_iter().map(|value| value.map(Slice::from_value)).collect())
-}
-
-/// Result of parallel reads: the blocks that the cache does not keep, and the cost of all reads.
-#[derive(Default)]
-struct Loads {
-    blocks: Vec<Option<LoadedBlock>>,
-    cost: ReadCounters,
 }
 
 struct Group<'a> {
@@ -345,9 +335,11 @@ impl<'a> Group<'a> {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Locates every key's block in its present candidate, and prefetches it if it is cached.
-    fn locate(&mut self, counts: &mut LookupCounts) -> Result<()> {
-        for pending in &mut self.pending {
+    /// Locates every key's block in its present candidate, and prefetches it if it is cached. Index
+    /// partitions that are not in memory are read together.
+    fn locate(&mut self, reads: Option<&ReadPool>, counts: &mut LookupCounts) -> Result<()> {
+        let mut unlocated = Unlocated::default();
+        for (place, pending) in self.pending.iter_mut().enumerate() {
             debug_assert!(
                 pending.walk.from < pending.walk.to && pending.walk.to <= self.candidates.len(),
                 "a key waits at candidate {} of {} to {}",
@@ -359,13 +351,27 @@ impl<'a> Group<'a> {
             let Some(candidate) = self.candidates.get(pending.walk.from) else { continue };
             let Lookup { key, seq, .. } = pending.lookup;
             let mut io = pending.lookup.read_counters();
-            let located = candidate.reader().locate(key, seq, &mut io);
+            let found = candidate.reader().find(key, seq, &mut io);
             counts.add_reads(&io);
-            pending.block = located?;
-            pending.loaded = None;
-            let is_cold =
-                pending.block.as_ref().is_some_and(|block| !candidate.reader().prefetch_block(block));
-            pending.state = if is_cold { BlockState::Cold } else { BlockState::Cached };
+            match found? {
+                Find::At(located) => pending.begin_search(candidate, Some(located)),
+                Find::Beyond => pending.begin_search(candidate, None),
+                Find::Absent(partition) => unlocated.add(place, key, candidate.reader(), partition),
+            }
+        }
+        if unlocated.is_empty() {
+            return Ok(());
+        }
+        let begin_ns = self.settings.now_ns();
+        let mut io = ReadCounters::default();
+        let located = unlocated.locate(reads, self.seq, &mut io);
+        io.index_ns += self.settings.elapsed_ns(begin_ns, self.settings.now_ns());
+        counts.add_reads(&io);
+        for (place, located) in located? {
+            let Some(pending) = self.pending.get_mut(place) else { continue };
+            if let Some(candidate) = self.candidates.get(pending.walk.from) {
+                pending.begin_search(candidate, Some(located));
+            }
         }
         Ok(())
     }
@@ -377,47 +383,22 @@ impl<'a> Group<'a> {
         if self.pending.iter().filter(|pending| is_cold(pending)).count() < 2 {
             return;
         }
-        let mut blocks: Vec<(Arc<TableReader>, Located)> = Vec::new();
-        let mut sharers: Vec<(usize, usize)> = Vec::new(); // Pending, block.
-        for (at, pending) in self.pending.iter_mut().enumerate().filter(|(_, pending)| is_cold(pending)) {
+        let mut unread = Unread::default();
+        for (place, pending) in self.pending.iter_mut().enumerate().filter(|(_, pending)| is_cold(pending)) {
             let candidate = self.candidates.get(pending.walk.from);
             let Some((reader, located)) = candidate.map(Candidate::reader).zip(pending.block) else {
                 continue;
             };
-            let is_same =
-                |(other, block): &(_, Located)| Arc::ptr_eq(other, reader) && block.is_same_block(&located);
-            // A block that an earlier key needs as well is read once.
-            let block = blocks.iter().position(is_same).unwrap_or_else(|| {
-                blocks.push((Arc::clone(reader), located));
+            if unread.add(place, reader, located) {
                 pending.state = BlockState::Loaded;
-                blocks.len() - 1
-            });
-            sharers.push((at, block));
-        }
-        let count = blocks.len();
-        let done: Arc<Mutex<Loads>> = Arc::default();
-        lock(&done).blocks.resize(count, None);
-        let into = Arc::clone(&done);
-        reads.run(count, move |number| {
-            let Some((reader, block)) = blocks.get(number) else { return };
-            let mut io = ReadCounters::default();
-            let loaded = reader.load_block(block, &mut io);
-            let mut into = lock(&into);
-            into.cost.data = into.cost.data.plus(io.data);
-            into.cost.index = into.cost.index.plus(io.index);
-            if let (Ok(loaded), Some(place)) = (loaded, into.blocks.get_mut(number)) {
-                *place = loaded;
             }
-        });
-        debug_assert!(
-            sharers.iter().all(|(_, block)| *block < count),
-            "a key needs a block that is not read"
-        );
-        let done = lock(&done);
-        counts.add_reads(&done.cost);
-        for (at, block) in sharers {
-            if let (Some(pending), Some(loaded)) = (self.pending.get_mut(at), done.blocks.get(block)) {
-                pending.loaded.clone_from(loaded);
+        }
+        let mut io = ReadCounters::default();
+        let loaded = unread.load(reads, &mut io);
+        counts.add_reads(&io);
+        for (place, block) in loaded {
+            if let Some(pending) = self.pending.get_mut(place) {
+                pending.loaded = Some(block);
             }
         }
     }
@@ -485,6 +466,14 @@ impl Pending<'_> {
     /// Reads of the present candidate's block: one, or none if the block was cached.
     fn reads(&self) -> u64 {
         u64::from(self.state != BlockState::Cached)
+    }
+
+    /// Takes `located` as the present candidate's block, and prefetches it if it is cached.
+    fn begin_search(&mut self, candidate: &Candidate<'_>, located: Option<Located>) {
+        let is_cold = located.as_ref().is_some_and(|block| !candidate.reader().prefetch_block(block));
+        self.block = located;
+        self.loaded = None;
+        self.state = if is_cold { BlockState::Cold } else { BlockState::Cached };
     }
 
     /// Searches the present candidate's block.

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use shamba_env::{Clock, Env, JoinHandle, Spawner};
+use shamba_env::{BatchRead, Clock, Env, JoinHandle, Spawner, Vfs};
 
 use crate::sync::{Condvar, Mutex, PoisonError};
 use shamba_env::lock;
@@ -31,6 +31,7 @@ const MEASURED_WEIGHT: u64 = 8;
 /// A pool of reading threads.
 pub struct ReadPool {
     spawner: Arc<dyn Spawner>,
+    vfs: Arc<dyn Vfs>,
     /// Durations of the work of [`Self::run_if_slow`].
     measured: Arc<Measured>,
     shared: Arc<Shared>,
@@ -71,6 +72,7 @@ impl ReadPool {
     pub fn new(env: &Env) -> Self {
         Self {
             spawner: Arc::clone(&env.spawner),
+            vfs: Arc::clone(&env.vfs),
             measured: Arc::new(Measured { clock: Arc::clone(&env.clock), average_ns: AtomicU64::new(0) }),
             shared: Arc::default(),
             threads: Mutex::default(),
@@ -114,6 +116,30 @@ impl ReadPool {
         }
         debug_assert_eq!(*over, count, "more pieces of a batch are done than it has");
         assert!(!batch.has_panicked.load(Ordering::Relaxed), "a thread that reads has panicked");
+    }
+
+    /// Makes all reads and returns them in their order: by the operating system at once, where it
+    /// can, else by the threads.
+    pub fn read(&self, mut reads: Vec<BatchRead>) -> Vec<BatchRead> {
+        if reads.len() < 2 || self.vfs.read_batch(&mut reads) {
+            // One alone is made when its bytes are asked for.
+            return reads;
+        }
+        let count = reads.len();
+        let reads: Arc<Vec<_>> = Arc::new(reads.into_iter().map(|read| Mutex::new(Some(read))).collect());
+        let shared = Arc::clone(&reads);
+        self.run(count, move |number| {
+            let Some(place) = shared.get(number) else { return };
+            // Taken, so that the lock is not held meanwhile.
+            let read = lock(place).take();
+            *lock(place) = read.map(|mut read| {
+                read.read_now();
+                read
+            });
+        });
+        let made: Vec<BatchRead> = reads.iter().filter_map(|read| lock(read).take()).collect();
+        assert_eq!(made.len(), count, "a read of a batch is lost");
+        made
     }
 
     /// As [`Self::run`] if such pieces of work have been slow. Otherwise the caller does the first
@@ -262,7 +288,7 @@ pub(crate) mod testing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shamba_env::{MemFs, ThreadSpawner};
+    use shamba_env::{MemFs, ThreadSpawner, write_file_synced};
 
     /// A pool in an environment without threads.
     fn inline() -> ReadPool {
@@ -300,6 +326,32 @@ mod tests {
         assert!(lock(&pool.shared.queue).batches.is_empty());
         let alone = inline();
         assert_eq!(done(&alone, 20), vec![1; 20]);
+    }
+
+    #[test]
+    fn reads_come_back_made_and_in_their_order() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let real = Env { vfs: Env::real().vfs, ..Env::deterministic(Arc::new(MemFs::new()), 1) };
+        let real = Env { spawner: Arc::new(ThreadSpawner::new()), ..real };
+        let memory = Env { vfs: Arc::new(MemFs::new()), ..real.clone() };
+        for (env, path) in [(real, dir.path().join("file")), (memory, "/file".into())] {
+            let content: Vec<u8> = (0..=255).collect();
+            write_file_synced(env.vfs.as_ref(), &path, &content).expect("written");
+            let file = env.vfs.open_read(&path).expect("opened");
+            let pool = ReadPool::new(&env);
+            for count in [0, 1, 2, 100] {
+                // The last ones end beyond the end of the file.
+                let reads = (0..count).map(|at| BatchRead::new(Arc::clone(&file), 3 * at, 10)).collect();
+                let made = pool.read(reads);
+                assert_eq!(made.len() as u64, count);
+                for (at, read) in (0..).step_by(3).zip(made) {
+                    match (read.into_bytes(), content.get(at..at + 10)) {
+                        (Ok(read), Some(expected)) => assert_eq!(read[..], *expected),
+                        (read, expected) => assert!(read.is_err() && expected.is_none(), "at {at}"),
+                    }
+                }
+            }
+        }
     }
 
     #[test]

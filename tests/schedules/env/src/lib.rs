@@ -10,6 +10,8 @@
 
 #[path = "../../../../crates/env/src/aligned.rs"]
 mod aligned;
+#[path = "../../../../crates/env/src/batch.rs"]
+mod batch;
 #[path = "../../../../crates/env/src/clock.rs"]
 mod clock;
 #[path = "../../../../crates/env/src/direct.rs"]
@@ -34,10 +36,16 @@ mod memory;
 mod pages;
 #[path = "../../../../crates/env/src/random.rs"]
 mod random;
+#[path = "../../../../crates/env/src/random_file.rs"]
+mod random_file;
 #[path = "../../../../crates/env/src/ranked.rs"]
 pub mod ranked;
 #[path = "../../../../crates/env/src/real.rs"]
 mod real;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[allow(unsafe_code)]
+#[path = "../../../../crates/env/src/ring.rs"]
+mod ring;
 #[path = "../../../../crates/env/src/shares.rs"]
 mod shares;
 #[path = "../../../../crates/env/src/sim/mod.rs"]
@@ -52,12 +60,15 @@ mod system;
 mod thread;
 #[path = "../../../../crates/env/src/tree/mod.rs"]
 mod tree;
+#[path = "../../../../crates/env/src/unbatched.rs"]
+mod unbatched;
 #[path = "../../../../crates/env/src/unmapped.rs"]
 mod unmapped;
 #[path = "../../../../crates/env/src/vfs.rs"]
 mod vfs;
 
 pub use aligned::{AlignedBuf, DIRECT_ALIGNMENT_BYTES, read_aligned_at};
+pub use batch::{BatchRead, ReadBytes};
 pub use clock::{Clock, ManualClock, RealClock};
 pub use fault::{Effect, FaultFs, FaultRule, OpKind, Persistence, When};
 pub use file_error::FileError;
@@ -67,14 +78,16 @@ pub use lock::{lock, try_lock};
 pub use memory::MemFs;
 pub use pages::{LARGE_PAGE_BYTES, Pages};
 pub use random::{RealRng, Rng, SeededRng};
+pub use random_file::RandomFile;
 pub use real::RealFs;
 pub use shares::{Share, Shares, THREAD_GROUPS};
 pub use sim::{CrashPolicy, FsyncFailure, SimFs};
 pub use slow::SlowFs;
 pub use spawn::{InlineSpawner, JoinHandle, Spawner, ThreadSpawner};
 pub use thread::thread_number;
+pub use unbatched::UnbatchedReads;
 pub use unmapped::UnmappedLogs;
-pub use vfs::{DirEntry, FileLock, LockHeld, LockKind, RandomFile, Vfs, WriteFile};
+pub use vfs::{DirEntry, FileLock, LockHeld, LockKind, Vfs, WriteFile};
 
 use std::sync::Arc;
 

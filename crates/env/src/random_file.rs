@@ -1,0 +1,35 @@
+//! Reading a file at any offset.
+//!
+//! Calls mirror those of the operating system and promise no more: a read may be short or
+//! interrupted ([`crate::read_exact_at`] loops).
+
+use std::fmt::Debug;
+use std::io;
+
+/// A file open for reading at any offset.
+pub trait RandomFile: Send + Sync + Debug {
+    /// Reads up to `buf.len()` bytes at `offset`; 0 means end of file. May be short or
+    /// `Interrupted`.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
+    /// The file's current length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Whether the file is currently empty.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Required alignment of offset, length and address of every read; 1 unless opened by
+    /// [`Vfs::open_read_direct`].
+    fn alignment_bytes(&self) -> usize {
+        1
+    }
+    /// Whether reads bypass the operating system's cache.
+    fn is_direct(&self) -> bool {
+        false
+    }
+    /// The descriptor, if reads at it mean the same as [`Self::read_at`]. It is open for as long as
+    /// this value exists.
+    #[cfg(target_os = "linux")]
+    fn descriptor(&self) -> Option<std::os::fd::RawFd> {
+        None
+    }
+}

@@ -47,6 +47,9 @@ pub struct TableSummary {
     /// Time of the oldest tombstone, in milliseconds since 1970-01-01 UTC; `None` without
     /// tombstones, and in older tables.
     pub oldest_tombstone_ms: Option<u64>,
+    /// Entries with a newer one of the same key in the table; 0 if their number is not known, as in
+    /// tables of older builds without a filter.
+    pub older_versions: u64,
     /// The entries that expire, if there are any.
     pub expiring: Option<ExpiringEntries>,
     /// References to value files, in ascending order of the files.
@@ -71,6 +74,7 @@ impl TableSummary {
             raw_value_bytes: properties.raw_value_bytes,
             bits_per_key: properties.bits_per_key,
             oldest_tombstone_ms: properties.oldest_tombstone_ms,
+            older_versions: properties.keys.map_or(0, |keys| properties.entries.saturating_sub(keys)),
             expiring: properties.expiring,
             value_uses: Arc::clone(&properties.value_files),
         }

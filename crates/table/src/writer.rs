@@ -131,6 +131,8 @@ pub struct TableWriter {
     has_operands: bool,
     /// References to value files.
     value_uses: ValueUses,
+    /// Distinct keys so far.
+    keys: u64,
     expiring: ExpiryTimes,
     /// Whether chunks were written without an entry that refers to them.
     is_torn: bool,
@@ -230,6 +232,7 @@ impl TableWriter {
             has_values: false,
             has_operands: false,
             value_uses: ValueUses::default(),
+            keys: 0,
             expiring: ExpiryTimes::default(),
             is_torn: false,
             origin: None,
@@ -361,6 +364,7 @@ impl TableWriter {
                 self.index.push(&self.last_key, self.last_seq, handle);
             }
         }
+        self.keys += u64::from(order.is_new_key);
         if self.first_key.is_none() {
             self.first_key = Some(Bytes::copy_from_slice(key));
         }

@@ -444,6 +444,7 @@ impl Simulation {
                 bits_per_key,
                 reader: Default::default(),
                 oldest_tombstone: Default::default(),
+                older_versions: Default::default(),
                 expiring: Default::default(),
                 values: self.references(entries).into(),
                 statistics: Default::default(),

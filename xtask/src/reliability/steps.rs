@@ -58,7 +58,7 @@ pub const STEPS: &[Step] = &[
     Step {
         name: "pairs",
         words: &["test", "--package", "shamba-tests", "--test", "suites", "pairs_of_faults"],
-        variables: &[("SHAMBA_FAULT_PAIRS", "240000")],
+        variables: &[("SHAMBA_FAULT_PAIRS", "300000")],
         is_of_ci: false,
     },
     Step {

@@ -227,6 +227,7 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<Vec<String>> {
             let detail = format!("the manifest states the expiring entries {stated:?}, the file {found:?}");
             return Err(Error::corruption(reader.path(), 0, "table", detail));
         }
+        meta.older_versions.set(summary.older_versions);
         if summary.expiring.is_some() {
             // Whatever the manifest says.
             core.reads.expiry().begin_use();

@@ -194,6 +194,7 @@ mod tests {
                 bits_per_key: 0.0,
                 reader: Default::default(),
                 oldest_tombstone: Default::default(),
+                older_versions: Default::default(),
                 expiring: Default::default(),
                 values: Default::default(),
                 statistics: Default::default(),

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use shamba_env::{Clock, Env};
 use shamba_table::TableId;
 use shamba_tree::compaction::policy::{
-    CompactionJob, Reason, Rules, Target, debt_bytes, fifo_due, pick_fifo,
+    CompactionJob, Reason, Rules, Target, could_shrink, debt_bytes, fifo_due, pick_fifo,
 };
 use shamba_tree::compaction::schedule::{
     Claims, JobRequest, RequestKind, Situation, TreeSituation, Triggers, Work, collection_debt_bytes,
@@ -287,9 +287,9 @@ impl Picker {
         let Tree { keyspace, version, .. } = tree;
         debug_assert!(!score.is_nan(), "a job that begins has no score that can be compared");
         let size = self.memory.table_size(&keyspace.overrides());
-        // A caller who asks for a compaction asks for the filter, and for what has expired.
-        let has_expired = || job.uses(version).iter().any(|(_, _, table)| tree.rules.has_expired(table));
-        let is_asked = job.reason == Reason::Manual && (tree.rules.rewrites_all || has_expired());
+        // A caller who asks for a compaction asks for the filter, and for all that can be removed.
+        let shrinks = || job.uses(version).iter().any(|(_, _, table)| could_shrink(&tree.rules, table));
+        let is_asked = job.reason == Reason::Manual && shrinks();
         let is_drop = job.reason == Reason::Fifo;
         let collected = if is_drop { BTreeSet::new() } else { victims(version, &job, &tree.rules) };
         let can_move = job.is_trivial_move(version) && collected.is_empty();

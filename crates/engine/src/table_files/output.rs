@@ -528,6 +528,7 @@ fn meta_of(summary: &TableSummary, reader: Arc<TableReader>, values: ValueUses) 
         largest_seq: summary.largest_seq,
         bits_per_key: summary.bits_per_key,
         oldest_tombstone: summary.oldest_tombstone_ms.into(),
+        older_versions: summary.older_versions.into(),
         expiring: summary.expiring.into(),
         values: values.into(),
         reader: Default::default(),

@@ -298,3 +298,43 @@ fn a_queue_that_is_scanned_from_the_start_sheds_its_tombstones() -> shamba::Resu
     db.check_invariants().expect("a valid tree");
     Ok(())
 }
+
+/// While a snapshot keeps older versions, a compaction leaves them in the last run. The next one
+/// after the snapshot's drop removes them, although nothing was written since; then there is
+/// nothing left to do. With a filter and without, and after a reopen.
+#[test]
+fn versions_of_a_dropped_snapshot_are_removed_by_the_next_compaction() -> shamba::Result<()> {
+    let lives = [10.0, 0.0]
+        .into_iter()
+        .flat_map(|bits| (0..4).map(move |steps| (bits, steps & 1 > 0, steps & 2 > 0)));
+    for (bits_per_key, reopens, was_compacted) in lives {
+        let env = env();
+        let open = || unbounded(&env).bits_per_key(bits_per_key).open();
+        let mut db = open()?;
+        let write = |db: &Db, text: &str| {
+            (0..ROWS).try_for_each(|number| db.put(key(number), format!("{text} {number}")))
+        };
+        write(&db, "old")?;
+        let snapshot = db.snapshot();
+        write(&db, "new")?;
+        db.flush()?;
+        if was_compacted {
+            db.compact()?;
+        }
+        assert_eq!(in_tables(&db), (0, 0, 2 * ROWS));
+        assert_eq!(snapshot.get(key(7))?.as_deref(), Some(&b"old 7"[..]));
+        drop(snapshot);
+        if reopens {
+            db.close()?;
+            db = open()?;
+        }
+        db.compact()?;
+        assert_eq!(in_tables(&db), (0, 0, ROWS), "{bits_per_key} bits, {reopens}, {was_compacted}");
+        assert_eq!(db.get(key(7))?.as_deref(), Some(&b"new 7"[..]));
+        let written = db.stats().bytes_compacted;
+        db.compact()?;
+        assert_eq!(db.stats().bytes_compacted, written, "nothing is left to remove");
+        assert!(db.verify()?.is_clean());
+    }
+    Ok(())
+}

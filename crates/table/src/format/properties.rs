@@ -4,9 +4,10 @@
 //! ignores unknown names and requires those below. `upper` is absent when a range tombstone has no
 //! end, `oldest_tombstone` when there is no tombstone or its time is not known (older tables),
 //! `expiring`, `expiring_bytes` and `expiry_times` when no entry expires, `prefix_extractor` and
-//! `filter_prefixes` when the filter holds no prefixes, `value_files` when no entry refers to a
-//! value file, `partitions` in tables of older builds. An extractor that this build does not know
-//! is as none: nothing asks the filter for prefixes then.
+//! `filter_prefixes` when the filter holds no prefixes, `keys` when there is a filter,
+//! `value_files` when no entry refers to a value file, `keys` and `partitions` in tables of older
+//! builds. An extractor that this build does not know is as none: nothing asks the filter for
+//! prefixes then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use crate::value_uses::{TableValueUse, decode_uses};
 
 const PREFIX_EXTRACTOR: &str = "prefix_extractor";
 const FILTER_PREFIXES: &str = "filter_prefixes";
+const KEYS: &str = "keys";
 const VALUE_FILES: &str = "value_files";
 const PARTITIONS: &str = "partitions";
 
@@ -35,6 +37,8 @@ pub(crate) struct Properties {
     pub(crate) range_deletes: u64,
     pub(crate) data_blocks: u64,
     pub(crate) filter_keys: u64,
+    /// Distinct keys of the entries; `None` in tables of older builds without a filter.
+    pub(crate) keys: Option<u64>,
     /// The extractor of the prefixes that the filter holds.
     pub(crate) prefix: Option<Prefix>,
     /// Number of these prefixes that are not keys too.
@@ -97,6 +101,10 @@ impl Properties {
         if !self.partitions.is_empty() {
             named.insert(PARTITIONS, self.partitions.iter().flat_map(PartitionSummary::encode).collect());
         }
+        // Those of a filter are all keys.
+        if let Some(keys) = self.keys.filter(|_| self.bits_per_key <= 0.0) {
+            named.insert(KEYS, keys.to_le_bytes().to_vec());
+        }
         if let Some(prefix) = self.prefix {
             named.insert(PREFIX_EXTRACTOR, prefix.to_string().into_bytes());
             named.insert(FILTER_PREFIXES, self.filter_prefixes.to_le_bytes().to_vec());
@@ -125,6 +133,7 @@ impl Properties {
         }
         let number = |name: &str| Ok::<_, String>(u64::from_le_bytes(fixed(name, raw(name))?));
         let [compression] = fixed("compression", raw("compression"))?;
+        let bits_per_key = f64::from_bits(number("bits_per_key")?);
         let prefix = raw(PREFIX_EXTRACTOR).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
         let properties = Self {
             prefix,
@@ -137,6 +146,11 @@ impl Properties {
             range_deletes: number("range_deletes")?,
             data_blocks: number("data_blocks")?,
             filter_keys: number("filter_keys")?,
+            keys: match raw(KEYS) {
+                _ if bits_per_key > 0.0 => Some(number("filter_keys")?),
+                None => None,
+                Some(_) => Some(number(KEYS)?),
+            },
             raw_key_bytes: number("raw_key_bytes")?,
             raw_value_bytes: number("raw_value_bytes")?,
             smallest: Bytes::copy_from_slice(raw("smallest").ok_or("property smallest is missing")?),
@@ -144,7 +158,7 @@ impl Properties {
             smallest_seq: SeqNo(number("smallest_seq")?),
             largest_seq: SeqNo(number("largest_seq")?),
             content: ContentDigest::from_u128(u128::from_le_bytes(fixed("content", raw("content"))?)),
-            bits_per_key: f64::from_bits(number("bits_per_key")?),
+            bits_per_key,
             block_bytes: u32::from_le_bytes(fixed("block_bytes", raw("block_bytes"))?),
             compression: Compression::from_byte(compression)
                 .ok_or_else(|| format!("unknown compression {compression}"))?,
@@ -191,10 +205,15 @@ impl Properties {
         if self.deletes > self.entries
             || self.filter_keys > self.entries
             || self.filter_prefixes > self.filter_keys
+            || self.keys.is_some_and(|keys| keys > self.entries)
         {
             return Err(format!(
-                "{} deletes, {} filter keys and {} prefixes among {} entries",
-                self.deletes, self.filter_keys, self.filter_prefixes, self.entries
+                "{} deletes, {} filter keys, {} prefixes and {} keys among {} entries",
+                self.deletes,
+                self.filter_keys,
+                self.filter_prefixes,
+                self.keys.unwrap_or(0),
+                self.entries
             ));
         }
         if let Some(expiring) = &self.expiring {

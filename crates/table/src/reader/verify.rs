@@ -363,6 +363,7 @@ impl Check<'_> {
             ("deletes", seen.deletes, properties.deletes),
             ("filter_keys", filter_keys, properties.filter_keys),
             ("filter_prefixes", seen.prefixes, properties.filter_prefixes),
+            ("keys", seen.keys, properties.keys.unwrap_or(seen.keys)),
             ("raw_key_bytes", seen.key_bytes, properties.raw_key_bytes),
             ("raw_value_bytes", seen.value_bytes, properties.raw_value_bytes),
         ] {

@@ -123,3 +123,15 @@ fn an_expiring_entry_without_a_whole_expiry_is_damage_to_a_check_and_a_gap_to_a_
     let (rows, gaps, _) = salvage::salvaged(&rig, None).expect("opened");
     assert_eq!((rows.len(), gaps.len()), (0, 1));
 }
+
+#[test]
+fn a_table_states_its_older_versions_with_a_filter_and_without() {
+    for bits_per_key in [10.0, 0.0] {
+        let mut rig = Rig::new(Compression::None, 4_096);
+        rig.options.bits_per_key = bits_per_key;
+        rig.write(&[row("a", 3, "v"), row("a", 2, "v"), row("a", 1, "v"), row("b", 4, "v")], &[]);
+        let table = rig.open().expect("opened");
+        assert_eq!((table.summary().entries, table.summary().older_versions), (4, 2));
+        assert!(table.verify().is_empty());
+    }
+}

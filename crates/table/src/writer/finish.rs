@@ -164,6 +164,7 @@ impl TableWriter {
             } else {
                 0
             },
+            keys: Some(self.keys),
             prefix: self.options.prefix.filter(|_| self.options.bits_per_key > 0.0),
             filter_prefixes: if self.options.bits_per_key > 0.0 { self.prefixes } else { 0 },
             raw_key_bytes: self.raw_key_bytes,

@@ -45,6 +45,7 @@ fn table_meta(table: &TableUse) -> crate::version::TableMeta {
         bits_per_key: 10.0,
         reader: Default::default(),
         oldest_tombstone: Default::default(),
+        older_versions: Default::default(),
         expiring: Default::default(),
         values: Default::default(),
         statistics: Default::default(),

@@ -129,6 +129,7 @@ impl Projection {
             bits_per_key: 0.0,
             reader: Default::default(),
             oldest_tombstone: Default::default(),
+            older_versions: Default::default(),
             expiring: Default::default(),
             values: ValueUses::sum(named).into(),
             statistics: Default::default(),

@@ -374,6 +374,7 @@ impl Store {
             bits_per_key: summary.bits_per_key,
             reader: Default::default(),
             oldest_tombstone: Default::default(),
+            older_versions: Default::default(),
             expiring: Default::default(),
             values: TableValues::from(values),
             statistics: Default::default(),

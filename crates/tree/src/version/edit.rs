@@ -5,6 +5,7 @@
 //! log numbers and settings that must change with them. The encoding is in [`super::manifest`], the
 //! application in `version`.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -77,6 +78,8 @@ pub struct TableMeta {
     pub bits_per_key: f64,
     /// Time of the oldest tombstone; unknown without tombstones.
     pub oldest_tombstone: TombstoneTime,
+    /// Entries with a newer one of the same key in the file.
+    pub older_versions: OlderVersions,
     /// The entries that expire; unknown, as if there were none, for tables of older builds.
     pub expiring: TableExpiry,
     /// The references of all entries to values in value files.
@@ -85,6 +88,29 @@ pub struct TableMeta {
     pub reader: ReaderSlot,
     /// Statistics of sampled lookups and seeks in this table.
     pub statistics: TableStatistics,
+}
+
+/// The number of a table's entries that have a newer one of the same key in the table. The table
+/// states it, not the manifest: 0 until it was opened.
+#[derive(Default, Debug)]
+pub struct OlderVersions(AtomicU64);
+
+impl OlderVersions {
+    /// Their number.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Tells it.
+    pub fn set(&self, count: u64) {
+        self.0.store(count, Ordering::Relaxed);
+    }
+}
+
+impl From<u64> for OlderVersions {
+    fn from(count: u64) -> Self {
+        Self(AtomicU64::new(count))
+    }
 }
 
 /// The entries of a table that expire; told once.

@@ -21,7 +21,9 @@ mod values;
 mod version;
 
 pub use check::deep_check;
-pub use edit::{Change, KeyRange, ManifestEdit, Pairs, TableExpiry, TableMeta, TableUse, VersionEdit};
+pub use edit::{
+    Change, KeyRange, ManifestEdit, OlderVersions, Pairs, TableExpiry, TableMeta, TableUse, VersionEdit,
+};
 pub use hidden::HiddenValues;
 pub use history::{History, HistoryEntry};
 pub use live::{level_bytes, live_bytes, live_entries};

@@ -101,6 +101,9 @@ impl fmt::Display for TableUse {
         if let Some(unix_ms) = meta.oldest_tombstone.unix_ms() {
             write!(f, " oldest={unix_ms}")?;
         }
+        if meta.older_versions.get() > 0 {
+            write!(f, " old={}", meta.older_versions.get())?;
+        }
         if let Some(expiring) = meta.expiring.get() {
             write!(f, " exp={}:{}-{}", expiring.count, expiring.first().0, expiring.last().0)?;
         }
@@ -261,6 +264,7 @@ fn parse_table(text: &str, files: &ValueFiles) -> Result<TableUse, String> {
         bits_per_key: 0.0,
         reader: Default::default(),
         oldest_tombstone: Default::default(),
+        older_versions: Default::default(),
         expiring: Default::default(),
         values: Default::default(),
         statistics: Default::default(),
@@ -273,6 +277,7 @@ fn parse_table(text: &str, files: &ValueFiles) -> Result<TableUse, String> {
             "del" => meta.deletes = number(value, "del").map_err(fail)?,
             "rdel" => meta.range_deletes = number(value, "rdel").map_err(fail)?,
             "oldest" => meta.oldest_tombstone.lower(number(value, "oldest").map_err(fail)?),
+            "old" => meta.older_versions.set(number(value, "old").map_err(fail)?),
             "exp" => meta.expiring.set(expiring(value).map_err(fail)?),
             "val" => {
                 let (part, file) = value_use(value, files).map_err(fail)?;

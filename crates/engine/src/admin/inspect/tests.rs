@@ -173,6 +173,7 @@ fn the_description_of_the_format_page_is_what_a_manifest_prints() {
         bits_per_key: 10.5,
         reader: Default::default(),
         oldest_tombstone: Default::default(),
+        older_versions: Default::default(),
         expiring: Default::default(),
         values: Default::default(),
         statistics: Default::default(),

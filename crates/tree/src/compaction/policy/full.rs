@@ -2,11 +2,11 @@
 //!
 //! Everything becomes one run on the shallowest level, not above the deepest one in use, whose
 //! capacity holds it, so that the policy leaves it there. It joins the oldest run of that level.
-//! Tables of that run are not rewritten if they share no keys with other runs, hold no tombstone
-//! and nothing that has expired, and are not adjacent small ones. So a full compaction that is
-//! interrupted by a crash resumes where it stopped. For a compaction filter every table is
-//! rewritten. So is a table that names a value file of which much is obsolete, or any value file if
-//! no value is to be in one.
+//! Tables of that run are not rewritten if they share no keys with other runs, hold no tombstone,
+//! one entry for each key and nothing that has expired, and are not adjacent small ones. So a full
+//! compaction that is interrupted by a crash resumes where it stopped. For a compaction filter every
+//! table is rewritten. So is a table that names a value file of which much is obsolete, or any value
+//! file if no value is to be in one.
 //!
 //! Not here: the policy's own jobs ([`super::fluid`]).
 
@@ -21,9 +21,10 @@ use crate::version::{Run, TableUse, Version};
 const WASTE_SHARE: f64 = 0.125;
 
 /// The compaction into one run. `None` when the tree is a single run below level 0 that a
-/// compaction could not make smaller: it has no tombstones, nothing has expired for all readers,
-/// every file is used whole, and no filter is asked. While snapshots hold tombstones back, and with
-/// a filter, it is `Some` again after the compaction. Never in a FIFO tree.
+/// compaction could not make smaller: it has no tombstones and one entry for each key, nothing has
+/// expired for all readers, every file is used whole, and no filter is asked. While snapshots hold
+/// tombstones or older entries back, and with a filter, it is `Some` again after the compaction.
+/// Never in a FIFO tree.
 pub fn pick_full(version: &Version, rules: &Rules) -> Option<CompactionJob> {
     if rules.fifo.is_some() {
         return None;
@@ -62,10 +63,10 @@ pub fn could_shrink(rules: &Rules, table: &TableUse) -> bool {
     rules.rewrites_all || !is_dense(table) || rules.has_expired(table)
 }
 
-/// Whether a compaction could not make the table smaller: no tombstones, and the whole file is
-/// live.
+/// Whether a compaction could not make the table smaller: no tombstones, one entry for each key,
+/// and the whole file is live.
 fn is_dense(table: &TableUse) -> bool {
-    table.meta.deletes == 0 && table.meta.range_deletes == 0 && !table.is_narrowed()
+    !table.meta.has_tombstones() && table.meta.older_versions.get() == 0 && !table.is_narrowed()
 }
 
 /// Whether the table names a value file that a full compaction empties.

@@ -501,6 +501,7 @@ fn table(decoder: &mut Decoder<'_>) -> Decoded<TableMeta> {
         bits_per_key: f64::from_bits(decoder.u64()?),
         reader: Default::default(),
         oldest_tombstone: Default::default(),
+        older_versions: Default::default(),
         expiring: Default::default(),
         values: Default::default(),
         statistics: Default::default(),

@@ -47,6 +47,7 @@ pub(super) fn table(id: u64, lower: &str, upper: Option<&str>) -> TableUse {
         bits_per_key: 10.5,
         reader: Default::default(),
         oldest_tombstone: Default::default(),
+        older_versions: Default::default(),
         expiring: Default::default(),
         values: Default::default(),
         statistics: Default::default(),

@@ -4,9 +4,9 @@
 //! capacity holds it, so that the policy leaves it there. It joins the oldest run of that level.
 //! Tables of that run are not rewritten if they share no keys with other runs, hold no tombstone,
 //! one entry for each key and nothing that has expired, and are not adjacent small ones. So a full
-//! compaction that is interrupted by a crash resumes where it stopped. For a compaction filter every
-//! table is rewritten. So is a table that names a value file of which much is obsolete, or any value
-//! file if no value is to be in one.
+//! compaction that is interrupted by a crash resumes where it stopped. For a compaction filter
+//! every table is rewritten. So is a table that names a value file of which much is obsolete, or
+//! any value file if no value is to be in one.
 //!
 //! Not here: the policy's own jobs ([`super::fluid`]).
 

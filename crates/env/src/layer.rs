@@ -31,8 +31,8 @@ pub trait Layer: Send + Sync + Debug {
     fn create_log_below(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.below().create_log(path)
     }
-    /// Whether batches of reads are passed to the file system below. Those of files that this layer
-    /// has wrapped are refused there: such a file has no descriptor.
+    /// Whether batches of reads are passed to the file system below. It does not make those of
+    /// files that this layer has wrapped: such a file has no descriptor.
     fn batches_reads(&self) -> bool {
         true
     }
@@ -111,8 +111,10 @@ impl<L: Layer> Vfs for L {
         self.below().open_files_max()
     }
 
-    fn read_batch(&self, reads: &mut [BatchRead]) -> bool {
-        self.batches_reads() && self.below().read_batch(reads)
+    fn read_batch(&self, reads: &mut [BatchRead]) {
+        if self.batches_reads() {
+            self.below().read_batch(reads);
+        }
     }
 
     fn is_emulated(&self) -> bool {

@@ -18,7 +18,7 @@ pub trait RandomFile: Send + Sync + Debug {
         Ok(self.len()? == 0)
     }
     /// Required alignment of offset, length and address of every read; 1 unless opened by
-    /// [`Vfs::open_read_direct`].
+    /// [`crate::Vfs::open_read_direct`].
     fn alignment_bytes(&self) -> usize {
         1
     }

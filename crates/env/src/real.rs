@@ -259,8 +259,8 @@ impl Vfs for RealFs {
     }
 
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-    fn read_batch(&self, reads: &mut [crate::BatchRead]) -> bool {
-        crate::ring::read(reads)
+    fn read_batch(&self, reads: &mut [crate::BatchRead]) {
+        crate::ring::read(reads);
     }
 }
 

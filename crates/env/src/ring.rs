@@ -1,10 +1,10 @@
 //! Batches of reads by `io_uring` (Linux 5.6 and later): one system call for all of them.
 //!
-//! A ring serves one batch at a time. Rings are kept for later batches, at most [`KEPT_MAX`] in the
-//! process, so there are about as many as threads that read batches at the same time. Where the
-//! system refuses rings (an old kernel, a sandbox, `kernel.io_uring_disabled`), it is asked once.
+//! A ring serves one batch at a time and is kept for later ones. The process has at most
+//! [`RINGS_MAX`]; a batch that finds none free is left to the caller. Where the system refuses
+//! rings (an old kernel, a sandbox, `kernel.io_uring_disabled`), it is asked once.
 //!
-//! A read that does not give all of its bytes is made again as a usual one: short reads, files
+//! A read that does not give all of its bytes is left to be made as a usual one: short reads, files
 //! whose direct reads are refused, and errors, which are then those of that read.
 //!
 //! Invariant: while the operating system may write to a buffer, nobody else touches it, and it is
@@ -14,8 +14,9 @@
 //! The safe twin is [`BatchRead::read_now`], one read after another.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use io_uring::{IoUring, opcode, types};
 
@@ -23,16 +24,19 @@ use crate::batch::BatchRead;
 
 /// Maximum number of reads that a ring makes at once. Devices gain little beyond it.
 const ENTRIES: u32 = 32;
-/// Number of times that the system may be short of memory for a batch before the ring is given up.
-const REFUSALS_MAX: u32 = 1_000;
-/// Maximum number of rings kept; each has one descriptor and three pages of memory.
-const KEPT_MAX: usize = 16;
+/// Maximum number of rings in the process; each has one descriptor and a few pages of memory.
+const RINGS_MAX: usize = 16;
+/// Maximum number of times that a call waits while the system has no memory for a batch.
+const REFUSALS_MAX: u32 = 100;
+/// Length of such a wait.
+const REFUSAL_WAIT: Duration = Duration::from_millis(1);
 
-/// Set once the system has refused a ring for good.
+/// Set once the system has refused rings for good.
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
-
-/// The rings that nobody uses.
-static RINGS: Mutex<Vec<Ring>> = Mutex::new(Vec::new());
+/// The rings that exist.
+static RINGS: AtomicUsize = AtomicUsize::new(0);
+/// Those of them that nobody uses.
+static FREE: Mutex<Vec<Ring>> = Mutex::new(Vec::new());
 
 struct Ring {
     ring: IoUring,
@@ -40,49 +44,53 @@ struct Ring {
     process: u32,
 }
 
-/// Makes all reads. Returns `false` if the system has no ring for them, or they are not all from
-/// its own files; the reads are then still to be made.
-pub(crate) fn read(reads: &mut [BatchRead]) -> bool {
-    if reads.iter().any(|read| read.file().descriptor().is_none()) {
-        return false;
+impl Drop for Ring {
+    fn drop(&mut self) {
+        RINGS.fetch_sub(1, Ordering::Relaxed);
     }
-    let Some(mut ring) = take() else { return false };
+}
+
+/// The error after which a ring must not be used again.
+struct Broken(io::Error);
+
+/// Makes those reads that a ring can make.
+pub(crate) fn read(reads: &mut [BatchRead]) {
+    let Some(mut ring) = take() else { return };
     for part in reads.chunks_mut(ENTRIES as usize) {
-        if !ring.read(part) {
-            // What the ring has left undone is made now, and the ring is not used again.
-            IS_REFUSED.store(true, Ordering::Relaxed);
-            reads.iter_mut().for_each(BatchRead::read_now);
-            return true;
+        if let Err(Broken(error)) = ring.read(part) {
+            if !is_passing(&error) {
+                IS_REFUSED.store(true, Ordering::Relaxed);
+            }
+            return;
         }
     }
-    let mut rings = kept();
-    if rings.len() < KEPT_MAX {
-        rings.push(ring);
-    }
-    true
+    free().push(ring);
 }
 
-fn kept() -> MutexGuard<'static, Vec<Ring>> {
+fn free() -> MutexGuard<'static, Vec<Ring>> {
     // Consistent between any two statements that can panic.
-    RINGS.lock().unwrap_or_else(PoisonError::into_inner)
+    FREE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A ring that nobody uses, or a new one.
+/// A ring that nobody uses, or a new one; `None` if there can be none.
 fn take() -> Option<Ring> {
+    if IS_REFUSED.load(Ordering::Relaxed) {
+        return None;
+    }
     let process = std::process::id();
-    while let Some(ring) = kept().pop() {
+    while let Some(ring) = free().pop() {
         if ring.process == process {
             return Some(ring);
         }
     }
-    if IS_REFUSED.load(Ordering::Relaxed) {
+    if RINGS.fetch_add(1, Ordering::Relaxed) >= RINGS_MAX {
+        RINGS.fetch_sub(1, Ordering::Relaxed);
         return None;
     }
-    // Without the flag, a completion interrupts the thread; kernels before 5.19 do not know it.
-    let made = IoUring::builder().setup_coop_taskrun().build(ENTRIES).or_else(|_| IoUring::new(ENTRIES));
-    match made {
+    match make() {
         Ok(ring) => Some(Ring { ring, process }),
         Err(error) => {
+            RINGS.fetch_sub(1, Ordering::Relaxed);
             let is_for_now = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EAGAIN];
             if !error.raw_os_error().is_some_and(|number| is_for_now.contains(&number)) {
                 IS_REFUSED.store(true, Ordering::Relaxed);
@@ -92,14 +100,29 @@ fn take() -> Option<Ring> {
     }
 }
 
+fn make() -> io::Result<IoUring> {
+    // Without the flag, a completion interrupts the thread.
+    let made = match IoUring::builder().setup_coop_taskrun().build(ENTRIES) {
+        // Kernels before 5.19 do not know it.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => IoUring::new(ENTRIES),
+        made => made,
+    }?;
+    // As old as the reads that are used here: Linux 5.6.
+    match made.params().is_feature_rw_cur_pos() {
+        true => Ok(made),
+        false => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
 impl Ring {
-    /// Makes the reads, at most [`ENTRIES`]. Returns `false` if the ring must not be used again.
-    fn read(&mut self, reads: &mut [BatchRead]) -> bool {
+    /// Makes the reads, at most [`ENTRIES`], that are to be made. The others of them that fail or
+    /// are short are left.
+    fn read(&mut self, reads: &mut [BatchRead]) -> Result<(), Broken> {
         assert!(reads.len() <= ENTRIES as usize, "{} reads at once", reads.len());
-        let mut pushed = 0;
+        let mut pending = 0;
         let mut is_pending = [false; ENTRIES as usize];
         for (number, (read, is_pending)) in reads.iter_mut().zip(&mut is_pending).enumerate() {
-            let Some(descriptor) = read.file().descriptor() else { continue };
+            let Some(descriptor) = read.file().descriptor().filter(|_| !read.is_made()) else { continue };
             let (offset, target) = read.target();
             let Ok(bytes) = u32::try_from(target.len()) else { continue };
             let entry = opcode::Read::new(types::Fd(descriptor), target.as_mut_ptr(), bytes)
@@ -111,41 +134,87 @@ impl Ring {
             // number has arrived, or else it is given up below.
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
                 *is_pending = true;
-                pushed += 1;
+                pending += 1;
             }
         }
         let mut refusals = 0;
-        while pushed > 0 {
+        // No panic from here on: it would free the buffers of pending reads.
+        while pending > 0 {
             // Passes on what was not accepted yet, and waits for all.
-            if let Err(error) = self.ring.submit_and_wait(pushed) {
-                refusals += u32::from(error.kind() != io::ErrorKind::Interrupted);
-                if !is_passing(&error) || refusals == REFUSALS_MAX {
-                    for (read, is_pending) in reads.iter_mut().zip(is_pending) {
-                        if is_pending {
-                            read.abandon_buffer();
-                        }
+            if let Err(error) = self.ring.submit_and_wait(pending) {
+                if error.kind() != io::ErrorKind::Interrupted {
+                    refusals += 1;
+                    if !is_passing(&error) || refusals == REFUSALS_MAX {
+                        let pending = reads.iter_mut().zip(is_pending).filter(|(_, is_pending)| *is_pending);
+                        pending.for_each(|(read, _)| read.abandon_buffer());
+                        return Err(Broken(error));
                     }
-                    return false;
+                    std::thread::sleep(REFUSAL_WAIT);
                 }
-                std::thread::yield_now();
             }
             for completion in self.ring.completion() {
                 let number = usize::try_from(completion.user_data()).unwrap_or(usize::MAX);
                 let is_new = is_pending.get_mut(number).is_some_and(std::mem::take);
-                // No panic here: the buffers of the other reads would be freed.
                 if let Some(read) = reads.get_mut(number).filter(|_| is_new) {
-                    pushed -= 1;
+                    pending -= 1;
                     read.was_read(usize::try_from(completion.result()).unwrap_or(0));
                 }
             }
         }
-        reads.iter_mut().for_each(BatchRead::read_now);
-        true
+        Ok(())
     }
 }
 
-/// Whether a call that failed with `error` should be made again: it was interrupted, or completions
-/// have to be taken first.
+/// Whether a call that failed with `error` may succeed later: memory is short, or completions have
+/// to be taken first.
 fn is_passing(error: &io::Error) -> bool {
-    error.raw_os_error().is_some_and(|number| [libc::EINTR, libc::EAGAIN, libc::EBUSY].contains(&number))
+    error.raw_os_error().is_some_and(|number| [libc::EAGAIN, libc::EBUSY].contains(&number))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{RealFs, Vfs, write_file_synced};
+
+    #[test]
+    fn there_are_a_few_rings_at_most_and_the_rest_is_left_to_the_caller() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (vfs, path) = (RealFs::new(), dir.path().join("file"));
+        write_file_synced(&vfs, &path, &[7; 10_000]).expect("written");
+        let file = vfs.open_read(&path).expect("opened");
+        let batch =
+            || vec![BatchRead::new(Arc::clone(&file), 0, 4_096), BatchRead::new(Arc::clone(&file), 4_000, 8)];
+        let Some(first) = take() else {
+            println!("skipped: this system has no rings, or others use them all");
+            return;
+        };
+        // Tests of the same process may have some of them.
+        let mut taken = vec![first];
+        taken.extend(std::iter::from_fn(take).take(RINGS_MAX));
+        assert!(taken.len() <= RINGS_MAX && take().is_none());
+        let mut left = batch();
+        read(&mut left);
+        assert!(left.iter().all(|read| !read.is_made()));
+        taken.pop().into_iter().for_each(|ring| free().push(ring));
+        let mut made = batch();
+        while !made.iter().all(BatchRead::is_made) {
+            read(&mut made); // Another test may have taken it for a moment.
+        }
+        for read in left.into_iter().chain(made) {
+            assert!(read.into_bytes().expect("read").iter().all(|byte| *byte == 7));
+        }
+    }
+
+    #[test]
+    fn a_read_whose_buffer_was_given_up_is_made_with_another() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (vfs, path) = (RealFs::new(), dir.path().join("file"));
+        write_file_synced(&vfs, &path, &[7; 10_000]).expect("written");
+        let mut read = BatchRead::new(vfs.open_read(&path).expect("opened"), 5_000, 5_000);
+        read.abandon_buffer();
+        let bytes = read.into_bytes().expect("read");
+        assert!(bytes.len() == 5_000 && bytes.iter().all(|byte| *byte == 7));
+    }
 }

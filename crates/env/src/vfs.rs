@@ -135,11 +135,9 @@ pub trait Vfs: Send + Sync + Debug {
     fn open_files_max(&self) -> Option<u64> {
         None
     }
-    /// Makes all reads at once, where the operating system can. Returns `false` if it cannot: the
-    /// reads are then still to be made.
-    fn read_batch(&self, _reads: &mut [BatchRead]) -> bool {
-        false
-    }
+    /// Makes those reads at once that the operating system can make so. The others are still to be
+    /// made ([`BatchRead::is_made`]).
+    fn read_batch(&self, _reads: &mut [BatchRead]) {}
     /// Whether calls take the time of an emulated device ([`crate::SlowFs`]).
     fn is_emulated(&self) -> bool {
         false

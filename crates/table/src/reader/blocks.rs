@@ -57,6 +57,10 @@ impl LoadedBlock {
     }
 }
 
+/// Maximum length of a piece that is read together with others: such reads have buffers of their
+/// own, up to 32 at a time. Most blocks and partitions have 4 KiB.
+pub(super) const BATCH_READ_BYTES_MAX: u32 = 16 << 10;
+
 /// A block that is being read, with what was decided before.
 #[derive(Debug)]
 pub struct BlockToTake {
@@ -116,7 +120,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// The read of the block, for [`Self::take`]; `None` if the block is cached.
+    /// The read of the block, for [`Self::take`]; `None` if the block is cached, or long.
     ///
     /// # Errors
     /// `Io` or `Corruption` from reading the index.
@@ -130,6 +134,9 @@ impl<'a> Blocks<'a> {
         }
         let number = located.number;
         let handle = self.partitions().handle_of(located, io)?;
+        if handle.bytes > BATCH_READ_BYTES_MAX {
+            return Ok(None);
+        }
         let miss = self.missed(number).but_keep(self.loaded.index.has_slot(number));
         let read = self.loaded.file.batch_read(handle.offset, handle.bytes as usize, DATA_BLOCK)?;
         Ok(Some((BlockToTake { number, handle, fill_cache: miss.keep }, read)))

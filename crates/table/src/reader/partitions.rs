@@ -14,6 +14,7 @@
 use shamba_env::BatchRead;
 use shamba_key::SeqNo;
 
+use super::blocks::BATCH_READ_BYTES_MAX;
 use super::cached::CacheClient;
 use super::load::Loaded;
 use crate::Result;
@@ -102,11 +103,15 @@ impl<'a> Partitions<'a> {
         found
     }
 
-    /// The read of `partition`, for [`Self::locate_in`].
-    pub(super) fn to_read(self, partition: AbsentPartition) -> Result<BatchRead> {
+    /// The read of `partition`, for [`Self::locate_in`]; `None` if it is not to be read alone, or
+    /// long.
+    pub(super) fn to_read(self, partition: AbsentPartition) -> Result<Option<BatchRead>> {
         let (file, index) = self.index();
         let stored = index.stored_at(partition.0);
-        file.batch_read(stored.offset, stored.bytes as usize, index::PARTITION)
+        if self.cached.is_whole() || stored.bytes > BATCH_READ_BYTES_MAX {
+            return Ok(None);
+        }
+        file.batch_read(stored.offset, stored.bytes as usize, index::PARTITION).map(Some)
     }
 
     /// As [`Self::locate_all`], in a partition that was read.
@@ -130,12 +135,10 @@ impl<'a> Partitions<'a> {
         Ok(located)
     }
 
-    /// Gives `frame`, which was read and checked, to the cache, if partitions are cached one by one
-    /// and this one is admitted.
+    /// Gives `frame`, which was read and checked, to the cache, if it caches partitions and admits
+    /// this one.
     fn keep(self, partition: AbsentPartition, frame: &[u8]) {
-        if self.cached.is_whole() {
-            return;
-        }
+        debug_assert!(!self.cached.is_whole(), "a partition is read alone, the index is cached as a whole");
         let place = self.loaded.index.partition_slot(partition.0);
         let Some((slot, key)) = place.and_then(|(slot, place)| Some((slot, self.cached.key(place)?))) else {
             return;

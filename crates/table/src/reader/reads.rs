@@ -60,11 +60,12 @@ impl TableReader {
         self.partitions().find(key, seq, io)
     }
 
-    /// The read of an index partition, which the caller makes for [`Self::locate_in`].
+    /// The read of an index partition, which the caller makes for [`Self::locate_in`]; `None` if
+    /// the index is cached as a whole, or the partition is too long for a batch.
     ///
     /// # Errors
     /// `Io` when the file cannot be opened again.
-    pub fn partition_to_read(&self, partition: AbsentPartition) -> Result<BatchRead> {
+    pub fn partition_to_read(&self, partition: AbsentPartition) -> Result<Option<BatchRead>> {
         self.partitions().to_read(partition)
     }
 
@@ -113,7 +114,7 @@ impl TableReader {
         TableLookup { key, seq, tag: digest.block_tag(), mode }.at(self.blocks(), located, io)
     }
 
-    /// [`Self::get_at`] in a block that [`Self::load_block`] returned.
+    /// [`Self::get_at`] in a block that [`Self::take_block`] returned.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -143,8 +144,14 @@ impl TableReader {
         self.blocks().prefetch_entry(located, digest);
     }
 
+    /// Makes a read of this table, and counts its time in the average of reads.
+    pub fn read_timed(&self, read: &mut BatchRead) {
+        let bytes = read.bytes();
+        self.cached.timed(bytes, || read.read_now());
+    }
+
     /// The read of the block, which the caller makes, and what [`Self::take_block`] needs then;
-    /// `None` if the block is cached.
+    /// `None` if the block is cached, or too long for a batch.
     ///
     /// # Errors
     /// `Io` or `Corruption` from reading the index.

@@ -119,7 +119,7 @@ fn ask_for_many(rig: &Rig, table: &Arc<TableReader>, rows: &[Row], dice: &Dice) 
             table.locate_all(partition, &keys, seq, &mut io)
         } else {
             let read = table.partition_to_read(partition).expect("a file");
-            table.locate_in(partition, read, &keys, seq, &mut io)
+            table.locate_in(partition, read.expect("short"), &keys, seq, &mut io)
         };
         for (place, found) in places.into_iter().zip(found.expect("an index")) {
             located[place] = Some(found);
@@ -424,7 +424,7 @@ fn a_damaged_partition_is_an_error_where_it_is_met_and_nowhere_else() {
                 assert!(!iter.valid() && steps > 0);
             }
             let of_second = AbsentPartition(1);
-            let read = table.partition_to_read(of_second).expect("the file is there");
+            let read = table.partition_to_read(of_second).expect("the file is there").expect("short");
             let (mut io, key) = (ReadCounters::default(), &rows[0].key);
             met(table.locate_in(of_second, read, &[key], SeqNo::MAX, &mut io).expect_err("damage"));
             met(table.locate_all(of_second, &[key], SeqNo::MAX, &mut io).expect_err("damage"));

@@ -11,7 +11,7 @@
 //! for them, and then in rounds, until every key has its answer:
 //!
 //! 1. index searches, and prefetch of the first lines of cached blocks; index partitions that are
-//!    not in memory are read in parallel if reads have been slow ([`super::cold`]);
+//!    not in memory are read in parallel if reads have been slow (`cold`);
 //! 2. reads of the blocks that are not cached, in the same way;
 //! 3. prefetch of the entries that tags point to;
 //! 4. block searches;
@@ -356,24 +356,32 @@ impl<'a> Group<'a> {
             match found? {
                 Find::At(located) => pending.begin_search(candidate, Some(located)),
                 Find::Beyond => pending.begin_search(candidate, None),
-                Find::Absent(partition) => unlocated.add(place, key, candidate.reader(), partition),
+                Find::Absent(partition) => unlocated.add(place, candidate.reader(), partition),
             }
         }
         if unlocated.is_empty() {
             return Ok(());
         }
         let begin_ns = self.settings.now_ns();
-        let mut io = ReadCounters::default();
-        let located = unlocated.locate(reads, self.seq, &mut io);
-        io.index_ns += self.settings.elapsed_ns(begin_ns, self.settings.now_ns());
+        let (mut io, mut located) = (ReadCounters::default(), Vec::with_capacity(GROUP));
+        let key_at = |place: usize| self.pending.get(place).map_or(&[][..], |pending| pending.lookup.key);
+        let read = unlocated.locate(reads, key_at, self.seq, &mut io, |place, block| {
+            located.push((place, block));
+        });
+        if self.settings.timer.is_some() {
+            // The time of the step, however many reads were made at the same time.
+            io.timed = true;
+            io.index_ns = self.settings.elapsed_ns(begin_ns, self.settings.now_ns());
+            io.timer_ns = 2 * self.settings.clock_read_ns();
+        }
         counts.add_reads(&io);
-        for (place, located) in located? {
+        for (place, block) in located {
             let Some(pending) = self.pending.get_mut(place) else { continue };
             if let Some(candidate) = self.candidates.get(pending.walk.from) {
-                pending.begin_search(candidate, Some(located));
+                pending.begin_search(candidate, Some(block));
             }
         }
-        Ok(())
+        read
     }
 
     /// Reads the blocks that are not cached in parallel. A block that cannot be read now causes an
@@ -394,13 +402,12 @@ impl<'a> Group<'a> {
             }
         }
         let mut io = ReadCounters::default();
-        let loaded = unread.load(reads, &mut io);
-        counts.add_reads(&io);
-        for (place, block) in loaded {
+        unread.load(reads, &mut io, |place, block| {
             if let Some(pending) = self.pending.get_mut(place) {
                 pending.loaded = Some(block);
             }
-        }
+        });
+        counts.add_reads(&io);
     }
 
     /// Prefetches the entries that the searches will read; the tags of the blocks have arrived by

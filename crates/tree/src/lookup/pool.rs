@@ -1,4 +1,5 @@
-//! A pool of threads that read in parallel with the caller: several cold blocks in the time of one.
+//! Several reads in the time of one: by one call of the operating system ([`Vfs::read_batch`]), or
+//! by a pool of threads that read in parallel with the caller.
 //!
 //! This pays only on a slow device: a read from the page cache takes a microsecond or two, waking a
 //! thread takes ten. [`ReadPool::pays`] decides by the duration of recent reads, which the caller
@@ -9,7 +10,7 @@
 //! The caller works as well, so the work gets done even if no thread could be started.
 //! [`ReadPool::run`] returns when all of it is done; nothing outlives the call.
 //!
-//! The blocks to read are chosen in [`super::multi_get`], the values in [`super::value_reads`].
+//! The blocks to read are chosen in `cold`, the values in [`super::value_reads`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ const SLOW_READ_NS: u64 = 20_000;
 /// Maximum number of threads; more parallel reads gain nothing on one device.
 const THREADS_MAX: usize = 16;
 const _: () = assert!(THREADS_MAX > 0, "a pool without threads");
+/// One batch of reads in this many measures a read.
+const MEASURED_IN: u64 = 16;
 /// A measurement counts 1/8 in the average of the work that is measured.
 const MEASURED_WEIGHT: u64 = 8;
 
@@ -32,6 +35,8 @@ const MEASURED_WEIGHT: u64 = 8;
 pub struct ReadPool {
     spawner: Arc<dyn Spawner>,
     vfs: Arc<dyn Vfs>,
+    /// Batches of reads so far.
+    batches: AtomicU64,
     /// Durations of the work of [`Self::run_if_slow`].
     measured: Arc<Measured>,
     shared: Arc<Shared>,
@@ -73,6 +78,7 @@ impl ReadPool {
         Self {
             spawner: Arc::clone(&env.spawner),
             vfs: Arc::clone(&env.vfs),
+            batches: AtomicU64::new(0),
             measured: Arc::new(Measured { clock: Arc::clone(&env.clock), average_ns: AtomicU64::new(0) }),
             shared: Arc::default(),
             threads: Mutex::default(),
@@ -118,10 +124,19 @@ impl ReadPool {
         assert!(!batch.has_panicked.load(Ordering::Relaxed), "a thread that reads has panicked");
     }
 
-    /// Makes all reads and returns them in their order: by the operating system at once, where it
-    /// can, else by the threads.
+    /// Whether the next batch of reads should measure how long a read takes: one in 16 does.
+    pub fn is_turn_to_measure(&self) -> bool {
+        self.batches.fetch_add(1, Ordering::Relaxed) % MEASURED_IN == 0
+    }
+
+    /// Makes the reads that were not made yet, and returns all in their order: by the operating
+    /// system at once, where it can, else by the threads.
     pub fn read(&self, mut reads: Vec<BatchRead>) -> Vec<BatchRead> {
-        if reads.len() < 2 || self.vfs.read_batch(&mut reads) {
+        let is_left = |read: &&BatchRead| !read.is_made();
+        if reads.iter().filter(is_left).count() > 1 {
+            self.vfs.read_batch(&mut reads);
+        }
+        if reads.iter().filter(is_left).count() < 2 {
             // One alone is made when its bytes are asked for.
             return reads;
         }

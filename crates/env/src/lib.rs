@@ -36,6 +36,7 @@ mod fault;
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 mod mapped;
+mod mapped_reads;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[allow(unsafe_code)]
 mod ring;
@@ -62,6 +63,7 @@ pub use file_error::FileError;
 pub use helpers::{append_all, process_rss_bytes, read_exact_at, read_file, write_file_synced};
 pub use layer::Layer;
 pub use lock::{lock, try_lock};
+pub use mapped_reads::MappedReads;
 pub use memory::MemFs;
 pub use pages::{LARGE_PAGE_BYTES, Pages};
 pub use random::{RealRng, Rng, SeededRng};

@@ -1,5 +1,5 @@
 //! Reads pieces of a table's file into buffers or cache frames, through the page cache or with
-//! direct I/O.
+//! direct I/O. Short pieces of a mapped file are looked at where they are, without a copy.
 //!
 //! Bounds are checked first: a piece beyond the file's end is damage to the structure that was
 //! expected there, and nothing is allocated for it. With direct I/O, an unaligned piece is read
@@ -24,6 +24,9 @@ use crate::files::{CachedFile, OpenFiles, Opened};
 use crate::id::BirthId;
 use crate::{Error, Result};
 
+/// Maximum length of a piece that is read from mapped memory. Longer ones are read by a system
+/// call, which reads ahead.
+const MAPPED_BYTES_MAX: usize = 16 << 10;
 /// Scratch memory that a thread keeps between reads; a larger buffer is freed after the read.
 const SCRATCH_KEPT_BYTES: usize = 256 << 10;
 
@@ -111,6 +114,12 @@ impl TableFile {
     fn read_piece(&self, offset: u64, bytes: usize, buf: &mut [u8], structure: &'static str) -> Result<()> {
         self.check_range(offset, bytes as u64, structure)?;
         let read = self.with_file(|file| {
+            if let (Some(piece), Some(buf)) = (mapped(file, offset, bytes), buf.get_mut(..bytes)) {
+                buf.copy_from_slice(piece);
+                if mapped(file, offset, bytes).is_some() {
+                    return Ok(());
+                }
+            }
             if file.alignment_bytes() <= 1 {
                 return match buf.get_mut(..bytes) {
                     Some(buf) => read_exact_at(file, offset, buf),
@@ -142,7 +151,20 @@ impl TableFile {
         look: impl FnOnce(&[u8]) -> T,
     ) -> Result<T> {
         self.check_range(offset, bytes as u64, structure)?;
-        match self.with_file(|file| read_around(file, offset, bytes, look))? {
+        let looked = self.with_file(|file| {
+            let Some(piece) = mapped(file, offset, bytes) else {
+                return read_around(file, offset, bytes, look);
+            };
+            let looked = look(piece);
+            match mapped(file, offset, bytes) {
+                Some(_) => Ok(looked),
+                // Zeros may have been looked at. The file says why; if it can be read again, so can
+                // the caller.
+                None => read_around(file, offset, bytes, |_| ())
+                    .and_then(|()| Err(io::Error::other("a mapped page was lost; try again"))),
+            }
+        });
+        match looked? {
             Ok(looked) => Ok(looked),
             Err(error) => self.read_error(offset, structure, error),
         }
@@ -215,6 +237,11 @@ impl TableFile {
     fn read_result<T>(&self, result: io::Result<T>) -> Result<T> {
         result.map_err(|error| Error::io(&self.path, "read", error))
     }
+}
+
+/// The bytes in mapped memory, if they are short enough to be read there.
+fn mapped(file: &dyn RandomFile, offset: u64, bytes: usize) -> Option<&[u8]> {
+    if bytes <= MAPPED_BYTES_MAX { file.mapped(offset, bytes) } else { None }
 }
 
 /// Reads `bytes` from `offset` together with the rest of their pages, and passes them to `show`.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use shamba_env::{Env, SlowFs, UnbatchedReads, UnmappedLogs};
+use shamba_env::{Env, MappedReads, SlowFs, UnbatchedReads, UnmappedLogs};
 
 use crate::database::Db;
 use crate::error::{Error, Result};
@@ -241,6 +241,9 @@ impl Builder {
         let mut env = self.env.clone();
         if !given.map_log {
             env.vfs = Arc::new(UnmappedLogs::new(env.vfs));
+        }
+        if given.map_reads {
+            env.vfs = Arc::new(MappedReads::new(env.vfs));
         }
         if !given.batch_reads {
             env.vfs = Arc::new(UnbatchedReads::new(env.vfs));

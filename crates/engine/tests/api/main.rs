@@ -22,6 +22,7 @@ mod handles;
 mod keyspace_options;
 mod large_values;
 mod listeners;
+mod mapped_reads;
 mod memory;
 mod merge;
 mod merge_admin;

@@ -1,78 +1,107 @@
-//! Turns the signal of a failed copy into a mapped file (`SIGBUS`) into a flag.
+//! Turns the signal of a failed access to a mapped file (`SIGBUS`) into a flag.
 //!
-//! A copy fails if the operating system cannot provide the page: the device fails, or another
-//! process has truncated the file. By default the signal ends the process. The handler instead
-//! replaces the window by anonymous memory, so that the copy can complete, and sets the window's
-//! flag ([`Watch::has_failed`]). The owner of the window checks the flag after each copy.
+//! An access fails if the operating system cannot provide the page: the device fails, or another
+//! process has truncated the file. By default the signal ends the process. The handler instead puts
+//! anonymous memory in the place of the window of a log, or of the page of a table, so that the
+//! access can complete, and sets the map's flag ([`Watch::has_failed`]). The owner of the map
+//! checks the flag after each access.
 //!
-//! The handler is process-wide and is installed with the first window. A signal at any other
+//! The handler is process-wide and is installed with the first map. A signal at any other
 //! address goes to the previous handler, or to the system's default action, which ends the process.
 //! A program that installs its own handler later must forward signals that are not its own to this
 //! one. Otherwise a failed device ends the process.
 //!
-//! Windows are registered in a fixed table, because a handler may neither allocate nor lock.
+//! Maps are registered in a fixed table, because a handler may neither allocate nor lock.
 
 use std::io;
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::WINDOW_BYTES;
-
-/// Maximum number of windows at a time in this process: logs beyond it are written.
+/// Maximum number of windows of logs at a time in this process: logs beyond it are written.
 const WINDOWS_MAX: usize = 256;
+/// Maximum number of maps of tables at a time in this process: tables beyond it are read.
+const READS_MAX: usize = 4_096;
 
-/// A registered window.
+/// A registered map.
 struct Slot {
-    /// Address of the window; 0 if the slot is free.
+    is_taken: AtomicBool,
+    /// Address of the map; 0 while it is not complete. Stored last, and cleared first.
     address: AtomicUsize,
-    /// Anonymous memory is in the place of the window.
+    /// Length of the map.
+    bytes: AtomicUsize,
+    /// Length of the pieces that are replaced; the map begins with a whole one.
+    piece_bytes: AtomicUsize,
+    /// Anonymous memory is in the place of a piece.
     has_failed: AtomicBool,
 }
 
-static SLOTS: [Slot; WINDOWS_MAX] =
-    [const { Slot { address: AtomicUsize::new(0), has_failed: AtomicBool::new(false) } }; WINDOWS_MAX];
+/// Those of windows, then those of tables.
+static SLOTS: [Slot; WINDOWS_MAX + READS_MAX] = [const {
+    Slot {
+        is_taken: AtomicBool::new(false),
+        address: AtomicUsize::new(0),
+        bytes: AtomicUsize::new(0),
+        piece_bytes: AtomicUsize::new(0),
+        has_failed: AtomicBool::new(false),
+    }
+}; WINDOWS_MAX + READS_MAX];
 
 /// The action before ours; set before the handler is installed.
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Watches one window. It is dropped before the window is unmapped: a later map of the same address
-/// is not ours.
+/// Watches one map. It is dropped before the map is unmapped: a later map of the same address is
+/// not ours.
 #[derive(Debug)]
 pub(super) struct Watch(usize);
 
 impl Watch {
-    /// Watches the window at `address`, of [`WINDOW_BYTES`].
+    /// Watches the window of a log at `address`, which is replaced as a whole.
     ///
     /// # Errors
     /// The table is full, or the handler cannot be installed.
-    pub fn new(address: usize) -> io::Result<Self> {
-        assert!(address > 0, "a window has an address");
-        install()?;
-        let slot = SLOTS.iter().position(|slot| {
-            // Until the slot has an address, its flag is not raised by anyone.
-            let taken = slot.address.compare_exchange(0, address, Ordering::AcqRel, Ordering::Relaxed);
-            taken.is_ok()
-        });
-        match slot {
-            Some(at) => {
-                SLOTS[at].has_failed.store(false, Ordering::Release);
-                Ok(Self(at))
-            }
-            None => Err(io::Error::other("all windows for mapped logs are taken")),
-        }
+    pub fn window(address: usize, bytes: usize) -> io::Result<Self> {
+        Self::new(0..WINDOWS_MAX, address, bytes, bytes)
     }
 
-    /// Whether a copy into the window failed. Copies that returned before are not affected; that
-    /// copy and later ones do not reach the file.
+    /// Watches the map of a table at `address`, which is replaced page by page.
+    ///
+    /// # Errors
+    /// As [`Self::window`].
+    pub fn table(address: usize, bytes: usize) -> io::Result<Self> {
+        Self::new(WINDOWS_MAX..SLOTS.len(), address, bytes, rustix::param::page_size())
+    }
+
+    fn new(slots: Range<usize>, address: usize, bytes: usize, piece_bytes: usize) -> io::Result<Self> {
+        assert!(address > 0 && piece_bytes > 0, "a map has an address and pieces");
+        install()?;
+        for (number, slot) in SLOTS.iter().enumerate().take(slots.end).skip(slots.start) {
+            let taken = slot.is_taken.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed);
+            if taken.is_ok() {
+                slot.bytes.store(bytes, Ordering::Relaxed);
+                slot.piece_bytes.store(piece_bytes, Ordering::Relaxed);
+                slot.has_failed.store(false, Ordering::Relaxed);
+                slot.address.store(address, Ordering::Release);
+                return Ok(Self(number));
+            }
+        }
+        Err(io::Error::other("all places for mapped files are taken"))
+    }
+
+    /// Whether an access to the map failed. Accesses that returned before are not affected. Of a
+    /// log, that copy and later ones do not reach the file; of a table, what was read since may be
+    /// zeros.
     pub fn has_failed(&self) -> bool {
-        // The handler ran on this thread, inside the copy.
+        // The handler ran on a thread inside its access.
         SLOTS[self.0].has_failed.load(Ordering::Acquire)
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        SLOTS[self.0].address.store(0, Ordering::Release);
+        let slot = &SLOTS[self.0];
+        slot.address.store(0, Ordering::Release);
+        slot.is_taken.store(false, Ordering::Release);
     }
 }
 
@@ -113,7 +142,7 @@ extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context
     let (address, errno) = unsafe { ((*info).si_addr() as usize, libc::__errno_location()) };
     // SAFETY: as above. A handler leaves `errno` as it was.
     let errno_before = unsafe { *errno };
-    let is_handled = replace_window(address);
+    let is_handled = replace_piece(address);
     // SAFETY: as above.
     unsafe { *errno = errno_before };
     if !is_handled {
@@ -121,20 +150,29 @@ extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context
     }
 }
 
-/// Maps anonymous memory in the place of the window that contains `address`. Returns whether there
-/// is one. Called in a handler: it uses atomics and one system call.
-fn replace_window(address: usize) -> bool {
+/// Maps anonymous memory in the place of the piece of a map that contains `address`. Returns
+/// whether there is one. Called in a handler: it uses atomics and one system call.
+fn replace_piece(address: usize) -> bool {
     for slot in &SLOTS {
-        let window = slot.address.load(Ordering::Acquire);
-        if window == 0 || address < window || address - window >= WINDOW_BYTES {
+        let start = slot.address.load(Ordering::Acquire);
+        if start == 0 || address < start {
             continue;
         }
-        // SAFETY: the range is a window that its owner has mapped, and keeps mapped while it is
-        // registered. Only the owner's copy accesses it, as bytes to be written.
+        let (bytes, piece_bytes) =
+            (slot.bytes.load(Ordering::Acquire), slot.piece_bytes.load(Ordering::Acquire));
+        // Otherwise the slot was given to another map meanwhile, which is not that of this thread.
+        let is_same = slot.address.load(Ordering::Relaxed) == start;
+        let inside = address - start;
+        if !is_same || piece_bytes == 0 || inside >= bytes {
+            continue;
+        }
+        // SAFETY: the range is a piece of a map that its owner keeps mapped while it is registered,
+        // or the rest of the last page of one. The owner accesses it as raw bytes: it writes a
+        // log's, and compares the checksum of a table's.
         let mapped = unsafe {
             libc::mmap(
-                window as *mut libc::c_void,
-                WINDOW_BYTES,
+                (start + inside / piece_bytes * piece_bytes) as *mut libc::c_void,
+                piece_bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
                 -1,

@@ -24,9 +24,11 @@
 //! Invariants: `end <= file_bytes`; bytes from `end` on are zeros, except after a failed append;
 //! nothing in the window is read through the map.
 //!
-//! Not here: reads, which go through the file and see what was copied.
+//! Not here: reads of the log, which go through the file and see what was copied; tables that are
+//! mapped for reads ([`reads`]).
 
 mod fault;
+pub(crate) mod reads;
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -153,7 +155,7 @@ impl Window {
             Err(error) if error.kind() != io::ErrorKind::InvalidInput => return Err(error),
             _ => {}
         }
-        let watch = Watch::new(map.as_mut_ptr() as usize)?;
+        let watch = Watch::window(map.as_mut_ptr() as usize, WINDOW_BYTES)?;
         Ok(Self { start, watch, map })
     }
 

@@ -154,7 +154,7 @@ fn without_a_window_appends_are_written_and_no_zeros_follow() {
     // The end of the window is reached while every place for another is taken.
     append_all(&mut file, &pattern(100, WINDOW_BYTES - 100)).expect("appended");
     file.window = None;
-    let taken: Vec<Watch> = std::iter::from_fn(|| Watch::new(1).ok()).collect();
+    let taken: Vec<Watch> = std::iter::from_fn(|| Watch::window(1, 1).ok()).collect();
     append_all(&mut file, &pattern(WINDOW_BYTES, 300)).expect("written");
     assert!(file.window.is_none(), "no window was left");
     let expected = pattern(0, WINDOW_BYTES + 300);

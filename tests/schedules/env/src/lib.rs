@@ -30,6 +30,8 @@ mod lock;
 #[allow(unsafe_code)]
 #[path = "../../../../crates/env/src/mapped/mod.rs"]
 mod mapped;
+#[path = "../../../../crates/env/src/mapped_reads.rs"]
+mod mapped_reads;
 #[path = "../../../../crates/env/src/memory.rs"]
 mod memory;
 #[path = "../../../../crates/env/src/pages/mod.rs"]
@@ -75,6 +77,7 @@ pub use file_error::FileError;
 pub use helpers::{append_all, process_rss_bytes, read_exact_at, read_file, write_file_synced};
 pub use layer::Layer;
 pub use lock::{lock, try_lock};
+pub use mapped_reads::MappedReads;
 pub use memory::MemFs;
 pub use pages::{LARGE_PAGE_BYTES, Pages};
 pub use random::{RealRng, Rng, SeededRng};

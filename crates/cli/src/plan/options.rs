@@ -263,16 +263,12 @@ impl DesignOptions {
         let room = self.memory.filter(|_| self.like.is_none()).map_or(u64::MAX, memtable_bytes_max);
         let buffer_bytes = self.buffer.unwrap_or_else(|| base.buffer_bytes.min(room));
         let mut design = Design::new(policy, size_ratio, buffer_bytes, base.bits_per_key);
+        // As in the engine: the policy sets the one that is not given.
         if let Some(inner_runs) = self.inner_runs {
             design.inner_runs = inner_runs;
         }
         if let Some(last_runs) = self.last_runs {
             design.last_runs = last_runs;
-        }
-        if self.policy.is_some() && (self.inner_runs.is_some() || self.last_runs.is_some()) {
-            return Err(Failure::Usage(
-                "conflict: --policy and --inner-runs or --last-runs both set the merge policy".into(),
-            ));
         }
         let mut cache_bytes = self.cache.unwrap_or(0);
         let entries = situation.data.entries.max(1) as f64;

@@ -48,6 +48,18 @@ fn figure_7_of_monkey() {
     }
 }
 
+#[test]
+fn a_policy_sets_the_number_of_runs_that_is_not_given() {
+    let more = ["--filter-memory", "1GiB"];
+    let refined = figure_7(&[&["--policy", "tiering", "--inner-runs", "2"], &more[..]].concat());
+    let named = figure_7(&[&["--inner-runs", "2", "--last-runs", "3"], &more[..]].concat());
+    let tiering = figure_7(&[&["--policy", "tiering"], &more[..]].concat());
+    for field in ["update_ios", "zero_result_lookup_ios_exact"] {
+        assert_eq!(refined[field], named[field], "{field}");
+        assert_ne!(refined[field], tiering[field], "{field}");
+    }
+}
+
 /// A tree of a given number of levels, whatever its entries.
 fn tree(size_ratio: &str, levels: &str, bits: &str, more: &[&str]) -> Value {
     let args = [
@@ -147,7 +159,6 @@ fn bad_input_is_refused_with_what_and_why() {
         (&["--bits-per-key", "5", "--filter-memory", "1MiB"], "filter-memory"),
         (&["--memory", "1MiB", "--buffer", "2MiB"], "--memory"),
         (&["--policy", "flat"], "policy"),
-        (&["--policy", "tiering", "--inner-runs", "3"], "--inner-runs"),
         (&["--inner-runs", "0"], "inner_runs"),
         (&["--allocation", "workload"], "allocation"),
         (&["--levels", "0"], "levels"),

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::layer::Layer;
+#[cfg(target_os = "linux")]
 use crate::random_file::RandomFile;
 use crate::vfs::Vfs;
 
-/// A file system with [`RandomFile::mapped`]: on Linux, for files of the real file system that are
-/// not read directly. Elsewhere it is the file system below.
+/// A file system with [`crate::RandomFile::mapped`]: on Linux, for files of the real file system
+/// that are not read directly. Elsewhere it is the file system below.
 #[derive(Clone, Debug)]
 pub struct MappedReads(Arc<dyn Vfs>);
 

@@ -26,11 +26,15 @@ pub trait RandomFile: Send + Sync + Debug {
     fn is_direct(&self) -> bool {
         false
     }
-    /// These bytes of the file in mapped memory; `None` if they are not mapped, and once a page
-    /// could not be provided. Until then they are the file's. A caller that has read them asks
-    /// again: only if they are still there were they the file's and not zeros.
+    /// These bytes of the file in mapped memory; `None` if they are not mapped, or a page of the
+    /// map was lost. A caller that has read them asks [`Self::is_intact`]: if not, they may have
+    /// been zeros.
     fn mapped(&self, _offset: u64, _bytes: usize) -> Option<&[u8]> {
         None
+    }
+    /// Whether all that was read so far from [`Self::mapped`] was the file's.
+    fn is_intact(&self) -> bool {
+        true
     }
     /// The descriptor, if reads at it mean the same as [`Self::read_at`]. It is open for as long as
     /// this value exists.

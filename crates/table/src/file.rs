@@ -1,5 +1,7 @@
 //! Reads pieces of a table's file into buffers or cache frames, through the page cache or with
-//! direct I/O. Short pieces of a mapped file are looked at where they are, without a copy.
+//! direct I/O. Short frames of a mapped file are looked at where they are, without a copy. Their
+//! checksum is compared there, so only uncompressed frames are: a decompressor may not expect that
+//! its input turns into zeros.
 //!
 //! Bounds are checked first: a piece beyond the file's end is damage to the structure that was
 //! expected there, and nothing is allocated for it. With direct I/O, an unaligned piece is read
@@ -24,7 +26,7 @@ use crate::files::{CachedFile, OpenFiles, Opened};
 use crate::id::BirthId;
 use crate::{Error, Result};
 
-/// Maximum length of a piece that is read from mapped memory. Longer ones are read by a system
+/// Maximum length of a frame that is read from mapped memory. Longer ones are read by a system
 /// call, which reads ahead.
 const MAPPED_BYTES_MAX: usize = 16 << 10;
 /// Scratch memory that a thread keeps between reads; a larger buffer is freed after the read.
@@ -114,12 +116,6 @@ impl TableFile {
     fn read_piece(&self, offset: u64, bytes: usize, buf: &mut [u8], structure: &'static str) -> Result<()> {
         self.check_range(offset, bytes as u64, structure)?;
         let read = self.with_file(|file| {
-            if let (Some(piece), Some(buf)) = (mapped(file, offset, bytes), buf.get_mut(..bytes)) {
-                buf.copy_from_slice(piece);
-                if mapped(file, offset, bytes).is_some() {
-                    return Ok(());
-                }
-            }
             if file.alignment_bytes() <= 1 {
                 return match buf.get_mut(..bytes) {
                     Some(buf) => read_exact_at(file, offset, buf),
@@ -151,23 +147,59 @@ impl TableFile {
         look: impl FnOnce(&[u8]) -> T,
     ) -> Result<T> {
         self.check_range(offset, bytes as u64, structure)?;
-        let looked = self.with_file(|file| {
-            let Some(piece) = mapped(file, offset, bytes) else {
-                return read_around(file, offset, bytes, look);
-            };
-            let looked = look(piece);
-            match mapped(file, offset, bytes) {
-                Some(_) => Ok(looked),
-                // Zeros may have been looked at. The file says why; if it can be read again, so can
-                // the caller.
-                None => read_around(file, offset, bytes, |_| ())
-                    .and_then(|()| Err(io::Error::other("a mapped page was lost; try again"))),
-            }
-        });
-        match looked? {
+        match self.with_file(|file| read_around(file, offset, bytes, look))? {
             Ok(looked) => Ok(looked),
             Err(error) => self.read_error(offset, structure, error),
         }
+    }
+
+    /// As [`Self::read_briefly`], for a frame that `look` checks: if the file is mapped, it looks
+    /// at the frame where it is. It is called again if that could not be read.
+    pub(crate) fn look_at_frame<T>(
+        &self,
+        offset: u64,
+        bytes: usize,
+        structure: &'static str,
+        mut look: impl FnMut(&[u8]) -> T,
+    ) -> Result<T> {
+        self.check_range(offset, bytes as u64, structure)?;
+        let mapped = self.with_file(|file| {
+            let looked = look(mapped(file, offset, bytes)?);
+            // Otherwise it may have looked at zeros.
+            file.is_intact().then_some(looked)
+        })?;
+        match mapped {
+            Some(looked) => Ok(looked),
+            None => self.read_briefly(offset, bytes, structure, look),
+        }
+    }
+
+    /// As [`Self::read_into`], for a frame that the caller checks: if the file is mapped, the frame
+    /// is copied.
+    pub(crate) fn read_frame_into(
+        &self,
+        offset: u64,
+        bytes: usize,
+        buf: &mut [u8],
+        structure: &'static str,
+    ) -> Result<()> {
+        self.check_range(offset, bytes as u64, structure)?;
+        let is_copied = self.with_file(|file| match (mapped(file, offset, bytes), buf.get_mut(..bytes)) {
+            (Some(piece), Some(buf)) => {
+                buf.copy_from_slice(piece);
+                file.is_intact()
+            }
+            _ => false,
+        })?;
+        if is_copied { Ok(()) } else { self.read_into(offset, bytes, buf, structure) }
+    }
+
+    /// As [`Self::read`], for a frame that the caller checks.
+    pub(crate) fn read_frame(&self, offset: u64, bytes: u64, structure: &'static str) -> Result<Vec<u8>> {
+        let length = self.check_range(offset, bytes, structure)?;
+        let mut buf = vec![0; length];
+        self.read_frame_into(offset, length, &mut buf, structure)?;
+        Ok(buf)
     }
 
     /// A read of `bytes` from `offset` that is to be made together with others.

@@ -143,8 +143,10 @@ impl Ring {
         }
     }
 
-    /// Notes that `entry`'s file was opened, and closes others until at most `count_max` are open.
-    fn opened(&mut self, entry: &FileEntry, count_max: usize) {
+    /// Notes that `entry`'s file was opened, and closes others until at most `count_max` are open:
+    /// it returns them, for a drop without the lock.
+    fn opened(&mut self, entry: &FileEntry, count_max: usize) -> Vec<Arc<Opened>> {
+        let mut closed = Vec::new();
         self.open += 1;
         assert!(
             self.open <= self.places.len(),
@@ -155,7 +157,7 @@ impl Ring {
         // Twice round, because the first round clears the reference bits.
         for _ in 0..2 * self.places.len() {
             if self.open <= count_max {
-                return;
+                break;
             }
             self.hand = (self.hand + 1) % self.places.len();
             let Some(other) = &self.places[self.hand] else {
@@ -164,8 +166,11 @@ impl Ring {
             if std::ptr::eq(&raw const **other, entry) || other.used.swap(false, Ordering::Relaxed) {
                 continue;
             }
-            self.open -= usize::from(other.file.swap(None).is_some());
+            let other = other.file.swap(None);
+            self.open -= usize::from(other.is_some());
+            closed.extend(other);
         }
+        closed
     }
 }
 
@@ -225,7 +230,10 @@ impl CachedFile {
         if self.entry.file.load().is_none() {
             self.entry.file.store(opened.clone());
             self.entry.used.store(true, Ordering::Relaxed);
-            ring.opened(&self.entry, self.files.count_max);
+            let closed = ring.opened(&self.entry, self.files.count_max);
+            drop(ring);
+            // A mapped file takes a while.
+            drop(closed);
         }
         Ok(Guard::from_inner(opened))
     }

@@ -342,10 +342,10 @@ declare_options! {
 
         /// Reads blocks of tables from mapped files instead of by system calls, on Linux.
         ///
-        /// For data that the page cache holds: reads of blocks outside the block cache then need
-        /// neither a system call nor a copy. Blocks that the page cache does not hold are read page
-        /// by page, which is slower. Mapped pages are outside the memory budget and count as
-        /// resident memory of the process, which the system takes back when memory is short. A
+        /// For uncompressed data that the page cache holds: reads of blocks outside the block cache
+        /// then need neither a system call nor a copy. Blocks that the page cache does not hold are
+        /// read page by page, which is slower. Mapped pages are outside the memory budget and count
+        /// as resident memory of the process, which the system takes back when memory is short. A
         /// failing device is reported by a signal (`SIGBUS`), as with a mapped log
         /// ([`crate::Builder::map_log`]). Use it only if no other process changes the files.
         /// Without effect with direct I/O.

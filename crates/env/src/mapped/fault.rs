@@ -76,11 +76,13 @@ impl Watch {
         assert!(address > 0 && piece_bytes > 0, "a map has an address and pieces");
         install()?;
         for (number, slot) in SLOTS.iter().enumerate().take(slots.end).skip(slots.start) {
-            let taken = slot.is_taken.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed);
-            if taken.is_ok() {
-                slot.bytes.store(bytes, Ordering::Relaxed);
-                slot.piece_bytes.store(piece_bytes, Ordering::Relaxed);
-                slot.has_failed.store(false, Ordering::Relaxed);
+            // Looked at first: the exchange would take the line from threads that read the flag.
+            let is_free = !slot.is_taken.load(Ordering::Relaxed);
+            let take = || slot.is_taken.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed);
+            if is_free && take().is_ok() {
+                slot.bytes.store(bytes, Ordering::Release);
+                slot.piece_bytes.store(piece_bytes, Ordering::Release);
+                slot.has_failed.store(false, Ordering::Release);
                 slot.address.store(address, Ordering::Release);
                 return Ok(Self(number));
             }
@@ -166,6 +168,8 @@ fn replace_piece(address: usize) -> bool {
         if !is_same || piece_bytes == 0 || inside >= bytes {
             continue;
         }
+        // First: another thread that reads the zeros must find it set afterwards.
+        slot.has_failed.store(true, Ordering::SeqCst);
         // SAFETY: the range is a piece of a map that its owner keeps mapped while it is registered,
         // or the rest of the last page of one. The owner accesses it as raw bytes: it writes a
         // log's, and compares the checksum of a table's.
@@ -182,7 +186,6 @@ fn replace_piece(address: usize) -> bool {
         if mapped == libc::MAP_FAILED {
             return false;
         }
-        slot.has_failed.store(true, Ordering::Release);
         return true;
     }
     false

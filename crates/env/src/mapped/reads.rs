@@ -7,8 +7,11 @@
 //! The file is mapped as long as it was at the first access. If the system cannot provide a page,
 //! [`RandomFile::mapped`] gives nothing from then on, and the caller reads through the file, which
 //! says why ([`super::fault`]).
+//!
+//! Not here: which pieces are read so (crate `shamba-table`).
 
 use std::io;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use memmap2::{Advice, Mmap, MmapOptions};
@@ -81,6 +84,12 @@ impl RandomFile for MappedRandomFile {
         let from = usize::try_from(offset).ok()?;
         map.get(from..from.checked_add(bytes)?)
     }
+
+    fn is_intact(&self) -> bool {
+        // The bytes were read before the flag is: it was set before they became zeros.
+        fence(Ordering::Acquire);
+        !matches!(self.map.get(), Some(Some(ReadMap { watch, .. })) if watch.has_failed())
+    }
 }
 
 #[cfg(test)]
@@ -126,7 +135,8 @@ mod tests {
         // The page of the new end is there, those after it are not.
         assert_eq!(file.mapped(9_000, 1_000), Some(&content()[9_000..10_000]));
         let lost = file.mapped(100_000, 5_000).expect("it is not known yet");
-        assert!(lost.iter().all(|byte| *byte == 0), "zeros, and no signal");
+        assert!(file.is_intact() && lost.iter().all(|byte| *byte == 0), "zeros, and no signal");
+        assert!(!file.is_intact() && other.is_intact());
         assert_eq!(file.mapped(8, 4), None, "from then on nothing");
         let mut bytes = [0; 4];
         read_exact_at(file.as_ref(), 8, &mut bytes).expect("read");

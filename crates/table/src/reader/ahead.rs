@@ -218,7 +218,7 @@ impl ReadAhead {
         }
         debug_assert!(bytes <= self.buffer.len(), "a read of {bytes} bytes into {}", self.buffer.len());
         self.bytes = (self.bytes * 2).min(self.limit_bytes);
-        blocks.loaded().file.read_into(handle.offset, bytes, &mut self.buffer, DATA_BLOCK)?;
+        blocks.loaded().file.read_frame_into(handle.offset, bytes, &mut self.buffer, DATA_BLOCK)?;
         (self.start, self.filled, self.used_bytes) = (handle.offset, bytes, 0);
         Ok(true)
     }

@@ -284,7 +284,7 @@ impl<'a> Blocks<'a> {
         handle: Handle,
         miss: Miss,
         io: &mut ReadCounters,
-        look: impl FnOnce(&[u8]) -> Result<T>,
+        mut look: impl FnMut(&[u8]) -> Result<T>,
     ) -> Result<T> {
         if self.loaded.properties.compression != Compression::None {
             let block = self.read(handle, miss.but_keep(false), io)?;
@@ -292,11 +292,12 @@ impl<'a> Blocks<'a> {
         }
         io.data.note(handle.offset, handle.bytes.into());
         let file = &self.loaded.file;
-        let looked = file.read_briefly(handle.offset, handle.bytes as usize, DATA_BLOCK, |frame| {
+        let looked = file.look_at_frame(handle.offset, handle.bytes as usize, DATA_BLOCK, |frame| {
             let (stored, compression) =
                 check(file.birth, handle.offset, frame).map_err(|detail| self.damaged(handle, detail))?;
             if compression != Compression::None {
-                let block = self.decompress(handle, frame, false)?;
+                // Of a copy: mapped bytes may turn into zeros meanwhile.
+                let block = self.decompress(handle, &frame.to_vec(), false)?;
                 self.check_header(handle, block.payload())?;
                 return look(block.payload());
             }
@@ -323,7 +324,7 @@ impl<'a> Blocks<'a> {
         let (file, frame_bytes) = (&self.loaded.file, handle.bytes as usize);
         // A frame's length is stated by the index, which is limited to the data section.
         if let Some(mut fresh) = fill_cache.then(|| self.cached.fresh(frame_bytes)).flatten() {
-            file.read_into(handle.offset, frame_bytes, &mut fresh, DATA_BLOCK)?;
+            file.read_frame_into(handle.offset, frame_bytes, &mut fresh, DATA_BLOCK)?;
             let frame = fresh.get(..frame_bytes).unwrap_or_default();
             let (stored, compression) =
                 check(file.birth, handle.offset, frame).map_err(|detail| self.damaged(handle, detail))?;
@@ -334,7 +335,7 @@ impl<'a> Blocks<'a> {
             }
             return self.decompress(handle, frame, false);
         }
-        let mut bytes = file.read(handle.offset, u64::from(handle.bytes), DATA_BLOCK)?;
+        let mut bytes = file.read_frame(handle.offset, u64::from(handle.bytes), DATA_BLOCK)?;
         let (stored, compression) =
             check(file.birth, handle.offset, &bytes).map_err(|detail| self.damaged(handle, detail))?;
         if compression != Compression::None {

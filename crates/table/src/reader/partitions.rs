@@ -225,7 +225,7 @@ impl<'a> Partitions<'a> {
         self,
         number: usize,
         io: &mut ReadCounters,
-        look: impl FnOnce(Read<'_>) -> std::result::Result<T, String>,
+        look: impl Fn(Read<'_>) -> std::result::Result<T, String>,
     ) -> Result<T> {
         if self.cached.is_whole() {
             return self.look_at_whole(number, io, look);
@@ -238,7 +238,7 @@ impl<'a> Partitions<'a> {
         let place = index.partition_slot(number);
         let Some((slot, key)) = place.and_then(|(slot, place)| Some((slot, self.cached.key(place)?))) else {
             io.index.note(stored.offset, stored.bytes.into());
-            return file.read_briefly(stored.offset, bytes, index::PARTITION, |frame| {
+            return file.look_at_frame(stored.offset, bytes, index::PARTITION, |frame| {
                 look(index.read(file, number, frame)?)
             })?;
         };
@@ -252,12 +252,12 @@ impl<'a> Partitions<'a> {
         let miss = self.cached.missed(Some(key));
         let looked = match miss.keep.then(|| self.cached.fresh(bytes)).flatten() {
             Some(mut fresh) => {
-                file.read_into(stored.offset, bytes, &mut fresh, index::PARTITION)?;
+                file.read_frame_into(stored.offset, bytes, &mut fresh, index::PARTITION)?;
                 let looked = look(index.read(file, number, fresh.get(..bytes).unwrap_or_default())?)?;
                 fresh.publish(slot, key, bytes.saturating_sub(FRAME_BYTES));
                 looked
             }
-            None => file.read_briefly(stored.offset, bytes, index::PARTITION, |frame| {
+            None => file.look_at_frame(stored.offset, bytes, index::PARTITION, |frame| {
                 look(index.read(file, number, frame)?)
             })??,
         };

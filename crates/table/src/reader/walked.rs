@@ -137,7 +137,7 @@ impl Partitions<'_> {
             let miss = self.cached().missed(Some(key));
             let bytes = stored.bytes as usize;
             if let Some(mut fresh) = miss.keep.then(|| self.cached().fresh(bytes)).flatten() {
-                file.read_into(stored.offset, bytes, &mut fresh, index::PARTITION)?;
+                file.read_frame_into(stored.offset, bytes, &mut fresh, index::PARTITION)?;
                 index.check(file, number, fresh.get(..bytes).unwrap_or_default())?;
                 self.cached().was_read(miss, bytes);
                 let payload = fresh.publish_pinned(slot, key, bytes.saturating_sub(FRAME_BYTES));

@@ -95,7 +95,7 @@ impl Partitions<'_> {
         self,
         number: usize,
         io: &mut ReadCounters,
-        look: impl FnOnce(Read<'_>) -> std::result::Result<T, String>,
+        look: impl Fn(Read<'_>) -> std::result::Result<T, String>,
     ) -> Result<T> {
         let (file, index) = self.index();
         let look = |read: Read<'_>| look(read).map_err(|detail| index.damaged(file, number, detail));

@@ -297,7 +297,8 @@ impl<'a> Blocks<'a> {
                 check(file.birth, handle.offset, frame).map_err(|detail| self.damaged(handle, detail))?;
             if compression != Compression::None {
                 // Of a copy: mapped bytes may turn into zeros meanwhile.
-                let block = self.decompress(handle, &frame.to_vec(), false)?;
+                let copy = frame.to_vec();
+                let block = self.decompress(handle, &copy, false)?;
                 self.check_header(handle, block.payload())?;
                 return look(block.payload());
             }

@@ -63,12 +63,17 @@ impl BatchRead {
     pub fn read_now(&mut self) {
         if self.result.is_none() {
             self.buf.reserve(self.requested.end);
-            let pages = self.requested.end.next_multiple_of(self.file.alignment_bytes().max(1));
-            self.result = Some(match self.buf.get_mut(..pages) {
+            let length = self.length();
+            self.result = Some(match self.buf.get_mut(..length) {
                 Some(buf) => read_aligned_at(self.file.as_ref(), self.offset, buf, self.requested.end),
                 None => Err(io::ErrorKind::InvalidInput.into()),
             });
         }
+    }
+
+    /// Length of the read: the requested bytes and those around them that the file requires.
+    fn length(&self) -> usize {
+        self.requested.end.next_multiple_of(self.file.alignment_bytes().max(1))
     }
 
     /// The requested bytes; makes the read if it was not made yet.
@@ -92,8 +97,8 @@ impl BatchRead {
 
     /// The offset of the read and the memory for its bytes.
     pub(crate) fn target(&mut self) -> (u64, &mut [u8]) {
-        let pages = self.requested.end.next_multiple_of(self.file.alignment_bytes().max(1));
-        (self.offset, self.buf.get_mut(..pages).unwrap_or_default())
+        let length = self.length();
+        (self.offset, self.buf.get_mut(..length).unwrap_or_default())
     }
 
     /// Takes note that the operating system has read `bytes` into the memory of [`Self::target`].

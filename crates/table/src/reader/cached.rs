@@ -81,6 +81,12 @@ impl CacheClient {
         self.number.map(|table| table.key(number))
     }
 
+    /// The frame slot of a block and its cache key, for a slot with the block's number; `None` if
+    /// there is none, or nothing is cached.
+    pub(super) fn keyed<'s>(&self, slot: Option<(&'s FrameSlot, u32)>) -> Option<(&'s FrameSlot, BlockKey)> {
+        slot.and_then(|(slot, number)| Some((slot, self.key(number)?)))
+    }
+
     /// Enters a section of the cache.
     #[inline]
     pub(super) fn enter(&self) -> ReadSection<'_> {

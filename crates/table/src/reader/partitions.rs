@@ -82,9 +82,8 @@ impl<'a> Partitions<'a> {
     /// Whether the cache holds `partition`, which is not in memory otherwise.
     fn is_cached(self, partition: AbsentPartition) -> bool {
         let number = if self.cached.is_whole() { 0 } else { partition.0 };
-        let slot = self.loaded.index.partition_slot(number);
-        slot.and_then(|(slot, place)| Some((slot, self.cached.key(place)?)))
-            .is_some_and(|(slot, key)| self.cached.enter().find(slot, key).is_some())
+        let slot = self.cached.keyed(self.loaded.index.partition_slot(number));
+        slot.is_some_and(|(slot, key)| self.cached.enter().find(slot, key).is_some())
     }
 
     /// As [`Self::locate`] for several keys, all in one partition, which is read once.
@@ -139,13 +138,8 @@ impl<'a> Partitions<'a> {
     /// this one.
     fn keep(self, partition: AbsentPartition, frame: &[u8]) {
         debug_assert!(!self.cached.is_whole(), "a partition is read alone, the index is cached as a whole");
-        let place = self.loaded.index.partition_slot(partition.0);
-        let Some((slot, key)) = place.and_then(|(slot, place)| Some((slot, self.cached.key(place)?))) else {
-            return;
-        };
-        if !self.cached.missed(Some(key)).keep {
-            return;
-        }
+        let slot = self.cached.keyed(self.loaded.index.partition_slot(partition.0));
+        let Some((slot, key)) = slot.filter(|(_, key)| self.cached.missed(Some(*key)).keep) else { return };
         if let Some(mut fresh) = self.cached.fresh(frame.len()) {
             if let Some(into) = fresh.get_mut(..frame.len()) {
                 into.copy_from_slice(frame);
@@ -235,8 +229,7 @@ impl<'a> Partitions<'a> {
         debug_assert!(number < index.partitions(), "partition {number} of {}", index.partitions());
         let bytes = stored.bytes as usize;
         let look = |read: Read<'_>| look(read).map_err(|detail| index.damaged(file, number, detail));
-        let place = index.partition_slot(number);
-        let Some((slot, key)) = place.and_then(|(slot, place)| Some((slot, self.cached.key(place)?))) else {
+        let Some((slot, key)) = self.cached.keyed(index.partition_slot(number)) else {
             io.index.note(stored.offset, stored.bytes.into());
             return file.look_at_frame(stored.offset, bytes, index::PARTITION, |frame| {
                 look(index.read(file, number, frame)?)

@@ -123,7 +123,7 @@ impl Partitions<'_> {
         // If the index is cached as a whole, the slot of the first partition belongs to the whole
         // index.
         let place = index.partition_slot(number).filter(|_| !self.cached().is_whole());
-        let place = place.and_then(|(slot, place)| Some((slot, self.cached().key(place)?)));
+        let place = self.cached().keyed(place);
         if let Some((slot, key)) = place {
             if let Some(hit) = self.cached().enter().find(slot, key) {
                 return Ok(ReadPartition { number, payload: PinnedBlock::Frame(hit.pin()), _charge: None });

@@ -108,8 +108,7 @@ impl Partitions<'_> {
             let from = handle.offset.saturating_sub(begin) as usize;
             from..from + handle.bytes as usize
         };
-        let place = index.partition_slot(0);
-        let slot = place.and_then(|(slot, place)| Some((slot, self.cached().key(place)?)));
+        let slot = self.cached().keyed(index.partition_slot(0));
         if let Some((slot, key)) = slot {
             let section = self.cached().enter();
             if let Some(hit) = section.find(slot, key) {

@@ -148,10 +148,10 @@ impl<T> Needs<(&TableReader, T)> {
     /// read takes.
     fn read(&self, pool: Option<&ReadPool>, mut reads: Vec<BatchRead>) -> Vec<BatchRead> {
         let Some(pool) = pool else { return reads };
-        if let (Some(read), Some((reader, _)), true) =
-            (reads.first_mut(), self.pieces.first(), pool.is_turn_to_measure())
-        {
-            reader.read_timed(read);
+        if let (Some(read), Some((reader, _))) = (reads.first_mut(), self.pieces.first()) {
+            if pool.is_turn_to_measure() {
+                reader.read_timed(read);
+            }
         }
         pool.read(reads)
     }

@@ -55,7 +55,7 @@ const WARM_OPS: u64 = 1000;
 /// Errors of the engine, the first wrong answer, or an engine that is not in this build.
 pub fn run(task: &Task, keep: Keep<'_>) -> Result<()> {
     match task.engine {
-        Engine::Shamba | Engine::ShambaValues | Engine::ShambaUndrained => {
+        Engine::Shamba | Engine::ShambaValues | Engine::ShambaUndrained | Engine::ShambaMapped => {
             measure::<engines::shamba::Shamba>(task, keep)
         }
         #[cfg(feature = "rocksdb")]

@@ -21,6 +21,7 @@ pub fn colour(engine: Engine) -> RGBColor {
         Engine::Shamba => RGBColor(200, 60, 60),
         Engine::ShambaValues => RGBColor(235, 130, 120),
         Engine::ShambaUndrained => RGBColor(170, 95, 95),
+        Engine::ShambaMapped => RGBColor(215, 165, 80),
         Engine::Rocksdb => RGBColor(60, 60, 60),
         Engine::RocksdbCompacted => RGBColor(85, 85, 105),
         Engine::RocksdbUndrained => RGBColor(100, 85, 120),

@@ -38,6 +38,8 @@ pub enum Engine {
     ShambaValues,
     /// This project's, with [`LEVEL_0_RUNS`] runs in level 0 that nothing compacts.
     ShambaUndrained,
+    /// This project's, with `map-reads`: blocks are read where the system maps their files.
+    ShambaMapped,
     /// RocksDB; indexes and filters belong to open tables, as by default.
     Rocksdb,
     /// RocksDB, merged into one run after the fill.
@@ -68,10 +70,11 @@ pub enum Engine {
 
 impl Engine {
     /// Every one, in the order of tables.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Shamba,
         Self::ShambaValues,
         Self::ShambaUndrained,
+        Self::ShambaMapped,
         Self::Rocksdb,
         Self::RocksdbCompacted,
         Self::RocksdbUndrained,
@@ -93,6 +96,7 @@ impl Engine {
             Self::Shamba => "shamba",
             Self::ShambaValues => "shamba-values",
             Self::ShambaUndrained => "shamba-undrained",
+            Self::ShambaMapped => "shamba-mapped",
             Self::Rocksdb => "rocksdb",
             Self::RocksdbCompacted => "rocksdb-compacted",
             Self::RocksdbUndrained => "rocksdb-undrained",
@@ -112,7 +116,7 @@ impl Engine {
     /// Whether this build holds it.
     pub fn is_built(self) -> bool {
         match self {
-            Self::Shamba | Self::ShambaValues | Self::ShambaUndrained => true,
+            Self::Shamba | Self::ShambaValues | Self::ShambaUndrained | Self::ShambaMapped => true,
             Self::Rocksdb
             | Self::RocksdbCompacted
             | Self::RocksdbUndrained
@@ -130,9 +134,13 @@ impl Engine {
     }
 
     /// Whether it is measured only where it is named: a variant that stores long values in files of
-    /// their own, of which short values show nothing, or that is not compacted.
+    /// their own, of which short values show nothing, that is not compacted, or that maps tables.
     pub fn is_on_request(self) -> bool {
-        self.is_undrained() || matches!(self, Self::ShambaValues | Self::RocksdbBlob | Self::RocksdbBlobTuned)
+        self.is_undrained()
+            || matches!(
+                self,
+                Self::ShambaValues | Self::ShambaMapped | Self::RocksdbBlob | Self::RocksdbBlobTuned
+            )
     }
 
     /// Whether level 0 has [`LEVEL_0_RUNS`] runs when it is read, and compactions are off then.
@@ -149,6 +157,7 @@ impl Engine {
             (Self::ShambaUndrained | Self::RocksdbUndrained, Io::Direct) => {
                 Some("undrained trees are read through the page cache only")
             }
+            (Self::ShambaMapped, Io::Direct) => Some("mapped tables are in the page cache"),
             (Self::Lmdb, Io::Direct) => Some("LMDB is a memory map: direct I/O is impossible"),
             _ => match (self, compression) {
                 (Self::Leveldb, Compression::Lz4) => Some("LevelDB has Snappy and Zstandard, not LZ4"),
@@ -160,7 +169,7 @@ impl Engine {
 
     /// Whether it reads files where the system maps them, without calls.
     pub fn maps_files(self) -> bool {
-        matches!(self, Self::Lmdb | Self::Leveldb)
+        matches!(self, Self::Lmdb | Self::Leveldb | Self::ShambaMapped)
     }
 
     /// Whether the memory budget means nothing to it, so that one row stands for all budgets.

@@ -28,9 +28,8 @@ const ALPHABET: usize = 12;
 const LONG_LIVES: u64 = 18;
 /// Operations of a life in which time passes.
 const EXPIRING_OPS: usize = 90;
-/// Of the disks of short lives, one in this many has its recovery crashed, some 100 times. With 8
-/// there are five times as many disks as the plan asks for, and most of the time goes there.
-const NESTED_ONE_IN: u64 = 24;
+/// Of the disks of short lives, one in this many has its recovery crashed, some 100 times.
+const NESTED_ONE_IN: u64 = 48;
 const TEST: &str = "crash::every_crash_leaves_a_legal_state";
 /// Lives in which time passes: each policy with and without value files.
 const EXPIRING_LIVES: usize = 6;
@@ -115,6 +114,11 @@ fn depth() -> u32 {
     seed::number("SHAMBA_CRASH_DEPTH").map_or(2, |depth| depth as u32)
 }
 
+/// The factor of disks in a run on demand, which crashes recoveries of recoveries.
+fn density() -> u64 {
+    if depth() > 2 { 2 } else { 1 }
+}
+
 fn short_lives(explorer: &Explorer, base: u64) -> Result<Tally, String> {
     let length = seed::number("SHAMBA_CRASH_LENGTH").map_or(2, |length| length as u32);
     let workloads = exhaustive(length);
@@ -122,7 +126,12 @@ fn short_lives(explorer: &Explorer, base: u64) -> Result<Tally, String> {
         Effort { policies_per_point: 6, points_step: 1, nested_one_in: 16, depth: 2 }
     } else {
         let policies_per_point = usize::MAX;
-        Effort { policies_per_point, points_step: 1, nested_one_in: NESTED_ONE_IN, depth: depth() }
+        Effort {
+            policies_per_point,
+            points_step: 1,
+            nested_one_in: NESTED_ONE_IN / density(),
+            depth: depth(),
+        }
     };
     // In a brief run a few workloads suffice, from both databases.
     let step = if is_brief() { 31 } else { 1 };
@@ -274,7 +283,14 @@ fn long_life(explorer: &Explorer, base: u64, index: usize) -> Result<Tally, Stri
     }
     let seed = mixed(base, index as u64);
     let ops = long_script(&vector, seed);
-    let effort = Effort { policies_per_point: 2, points_step: 1, nested_one_in: 64, depth: depth() };
+    // An image of a long life takes ten times as long as one of a short life. The policy changes
+    // from point to point.
+    let effort = Effort {
+        policies_per_point: density() as usize,
+        points_step: 1,
+        nested_one_in: 128 / density(),
+        depth: depth(),
+    };
     Recording::record(&vector, seed, &ops)
         .and_then(|recording| explorer.explore(&recording, effort, seed))
         .map_err(|error| rerun(error, base, 1000 + index))

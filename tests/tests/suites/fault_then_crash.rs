@@ -26,7 +26,7 @@ const LAST: &str = "last";
 const CUTS_AFTER: usize = 6;
 const CUTS_AT_END: u64 = 4;
 /// Approximate number of policies that are tried at each position.
-const WAYS: usize = 5;
+const WAYS: usize = 3;
 const CALLS: [OpKind; 7] = [
     OpKind::Append,
     OpKind::Create,

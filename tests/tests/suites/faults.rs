@@ -92,7 +92,7 @@ fn ways_step() -> usize {
 }
 
 fn writes() -> usize {
-    if is_brief() { 12 } else { 17 }
+    if is_brief() { 12 } else { 14 }
 }
 
 fn case(base: u64, index: usize) -> Result<Tally, String> {

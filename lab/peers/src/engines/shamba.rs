@@ -65,6 +65,7 @@ impl Peer for Shamba {
                     .value_threshold(threshold)
                     .value_space(VALUE_SPACE)
                     .auto_compaction(setup.auto_compaction)
+                    .map_reads(setup.engine == Engine::ShambaMapped)
             })
             .compression(codec)
             .durability(Durability::NoSync)

@@ -202,6 +202,9 @@ fn row<P: Peer>(
         if workload.is_fill() {
             peer.finish_fill()?;
         }
+        if workload == Workload::Rewrite {
+            peer.compact()?;
+        }
         settle_seconds = begin.elapsed().as_secs_f64() + rest(peer)?;
     }
     let cpu_ns = u64::try_from(cpu.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -291,7 +294,8 @@ mod tests {
         };
         std::fs::create_dir(&task.dir).expect("created");
         let mut lines = Vec::new();
-        for workloads in [vec![Workload::FillRandom], Workload::ASKED.to_vec()] {
+        let rewrites = matches!(engine, Engine::Shamba | Engine::Rocksdb).then_some(vec![Workload::Rewrite]);
+        for workloads in [vec![Workload::FillRandom], Workload::ASKED.to_vec()].into_iter().chain(rewrites) {
             task.workloads = workloads;
             task.seed += 1;
             let mut keep = |line: &Line| {

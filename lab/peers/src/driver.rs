@@ -44,6 +44,8 @@ pub struct Plan {
     pub warm_seconds: f64,
     /// The seed of all requests.
     pub seed: u64,
+    /// Workloads of a filled database, in that order.
+    pub asked: Vec<Workload>,
     /// The budget that `fillseq` is measured with.
     pub fillseq_budget: Option<u64>,
     /// Directory of the databases.
@@ -68,13 +70,18 @@ impl Plan {
     /// left.
     fn requests(&self) -> String {
         let ios: Vec<&str> = self.ios.iter().map(|io| io.name()).collect();
-        format!(
+        let mut requests = format!(
             "seed {}, {} gets, {} past the page cache; {}",
             self.seed,
             self.ops,
             self.direct_ops,
             ios.join(", then ")
-        )
+        );
+        if self.asked != Workload::ASKED {
+            let asked: Vec<&str> = self.asked.iter().map(|workload| workload.name()).collect();
+            requests = format!("{requests}; {}", asked.join(", "));
+        }
+        requests
     }
 }
 
@@ -150,7 +157,7 @@ fn of_engine(
     let fills_in_order = plan.fillseq_budget == Some(budget_bytes);
     let lacks_order = fills_in_order && kept.lacks(at(Io::PageCache), engine, &[Workload::FillSeq], repeat);
     let lacks_random = kept.lacks(at(Io::PageCache), engine, &[Workload::FillRandom], repeat)
-        || ios.iter().any(|io| kept.lacks(at(*io), engine, &Workload::ASKED, repeat));
+        || ios.iter().any(|io| kept.lacks(at(*io), engine, &plan.asked, repeat));
     let scratch = tempfile::Builder::new()
         .prefix(&format!("peers-{engine}-"))
         .tempdir_in(&plan.dir)
@@ -183,7 +190,7 @@ fn of_engine(
     let is_filled = kept.start(&task("db", Io::PageCache, &[Workload::FillRandom], plan.ops)?)?;
     for io in ios.into_iter().filter(|_| is_filled) {
         let ops = if io == Io::Direct { plan.direct_ops } else { plan.ops };
-        if !kept.start(&task("db", io, &Workload::ASKED, ops)?)? {
+        if !kept.start(&task("db", io, &plan.asked, ops)?)? {
             break;
         }
     }

@@ -37,6 +37,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::book::Dataset;
 use crate::driver::Plan;
 use crate::peer::{Compression, Engine, Io, Result};
+use crate::workload::Workload;
 
 #[derive(Parser)]
 #[command(name = "shamba-peers", about = "Compares Shamba with other engines")]
@@ -96,6 +97,11 @@ struct RunArgs {
     /// Seed of all requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Measures `rewrite` in place of all other requests of the filled database: every item once
+    /// more, until all is in one sorted run. For variants of Shamba and RocksDB, through the page
+    /// cache.
+    #[arg(long, conflicts_with = "io")]
+    rewrite: bool,
     /// Omits fillseq, which is measured with the first budget only.
     #[arg(long)]
     no_fillseq: bool,
@@ -181,6 +187,7 @@ fn run(args: RunArgs) -> Result<()> {
         direct_ops: args.direct_ops,
         warm_seconds: args.warm_seconds,
         seed: args.seed,
+        asked: Workload::ASKED.to_vec(),
         fillseq_budget: None,
         dir: args.dir.unwrap_or_else(std::env::temp_dir),
         out: args.out,
@@ -190,6 +197,9 @@ fn run(args: RunArgs) -> Result<()> {
         plan.datasets = vec!["1000000x16+100".parse()?, "200000x512+512".parse()?];
         plan.budgets = vec![32 << 20, 8 << 20];
         (plan.ops, plan.direct_ops, plan.repeats) = (100_000, 10_000, 1);
+    }
+    if args.rewrite {
+        (plan.ios, plan.asked) = (vec![Io::PageCache], vec![Workload::Rewrite]);
     }
     plan.fillseq_budget = plan.budgets.first().copied().filter(|_| !args.no_fillseq);
     let measured = driver::run(&plan);

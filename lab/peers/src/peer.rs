@@ -379,6 +379,14 @@ pub trait Peer: Read + Sized {
         Err("this engine has no undrained variant".to_owned())
     }
 
+    /// Merges everything into one sorted run, in the engines that `rewrite` is measured for.
+    ///
+    /// # Errors
+    /// Of the engine; it is not measured.
+    fn compact(&self) -> Result<()> {
+        Err("this engine is not measured compacted to one run".to_owned())
+    }
+
     /// Work after the last put that is part of a fill; its time and bytes count as background work.
     fn finish_fill(&self) -> Result<()> {
         Ok(())

@@ -39,11 +39,13 @@ pub enum Workload {
     Overwrite,
     /// Puts of items, each on stable storage before the next.
     SyncPut,
+    /// Every item once more, in another random order, and then all of it in one sorted run.
+    Rewrite,
 }
 
 impl Workload {
     /// Every one, in the order of tables.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::FillSeq,
         Self::FillRandom,
         Self::ReadSeq,
@@ -55,6 +57,7 @@ impl Workload {
         Self::YcsbE,
         Self::Overwrite,
         Self::SyncPut,
+        Self::Rewrite,
     ];
 
     /// Those that a filled database is asked, in that order: the ones that write are last, and
@@ -86,6 +89,7 @@ impl Workload {
             Self::YcsbE => "ycsb-e",
             Self::Overwrite => "overwrite",
             Self::SyncPut => "syncput",
+            Self::Rewrite => "rewrite",
         }
     }
 
@@ -102,13 +106,13 @@ impl Workload {
     /// Whether it only writes: operations long enough for a clock around each, bounded by what they
     /// leave to the background.
     pub fn only_writes(self) -> bool {
-        matches!(self, Self::FillSeq | Self::FillRandom | Self::Overwrite | Self::SyncPut)
+        matches!(self, Self::FillSeq | Self::FillRandom | Self::Overwrite | Self::SyncPut | Self::Rewrite)
     }
 
     /// Operations, where `ops` is the number for a get.
     pub fn ops(self, ops: u64, items: u64) -> u64 {
         match self {
-            Self::FillSeq | Self::FillRandom | Self::ReadSeq => items,
+            Self::FillSeq | Self::FillRandom | Self::Rewrite | Self::ReadSeq => items,
             Self::ReadRandom | Self::ReadMissing | Self::YcsbB | Self::YcsbA | Self::Overwrite => ops,
             Self::SeekRandom => (ops / 5).max(1),
             Self::YcsbE => (ops / 10).max(1),
@@ -159,7 +163,7 @@ impl Requests {
         };
         Self {
             workload,
-            order: Permutation::new(items, seed),
+            order: Permutation::new(items, seed ^ u64::from(workload == Workload::Rewrite)),
             picker: Picker::new(distribution, items, seed ^ (workload as u64 + 1) << 32, seed),
             items,
         }
@@ -170,7 +174,7 @@ impl Requests {
         let existing = |verb, item| Request { verb, item, is_absent: false };
         match self.workload {
             Workload::FillSeq | Workload::ReadSeq => existing(Verb::Put, number),
-            Workload::FillRandom => existing(Verb::Put, self.order.at(number)),
+            Workload::FillRandom | Workload::Rewrite => existing(Verb::Put, self.order.at(number)),
             Workload::ReadRandom => existing(Verb::Get, self.pick()),
             Workload::ReadMissing => Request { verb: Verb::Get, item: self.pick(), is_absent: true },
             Workload::SeekRandom => existing(Verb::Scan(SEEK_ENTRIES), self.pick()),
@@ -218,10 +222,15 @@ mod tests {
     }
 
     #[test]
-    fn a_fill_puts_every_item_once() {
-        let mut items: Vec<u64> = drawn(Workload::FillRandom, 7).iter().map(|request| request.item).collect();
-        items.sort_unstable();
-        assert!(items.into_iter().eq(0..1000));
+    fn a_fill_puts_every_item_once_and_a_rewrite_again_in_another_order() {
+        let items =
+            |workload| -> Vec<u64> { drawn(workload, 7).iter().map(|request| request.item).collect() };
+        for workload in [Workload::FillRandom, Workload::Rewrite] {
+            let mut items = items(workload);
+            items.sort_unstable();
+            assert!(items.into_iter().eq(0..1000));
+        }
+        assert_ne!(items(Workload::FillRandom), items(Workload::Rewrite));
     }
 
     #[test]

@@ -252,9 +252,14 @@ impl Peer for RocksDb {
         self.db.flush().map_err(self.failed("flush"))
     }
 
+    fn compact(&self) -> Result<()> {
+        self.db.compact_range::<&[u8], &[u8]>(None, None);
+        Ok(())
+    }
+
     fn finish_fill(&self) -> Result<()> {
         if matches!(self.engine, Engine::RocksdbCompacted | Engine::RocksdbUndrained) {
-            self.db.compact_range::<&[u8], &[u8]>(None, None);
+            self.compact()?;
         }
         Ok(())
     }

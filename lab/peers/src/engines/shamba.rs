@@ -111,6 +111,10 @@ impl Peer for Shamba {
         self.db.flush().map_err(failed("flush"))
     }
 
+    fn compact(&self) -> Result<()> {
+        self.db.compact().map_err(failed("compact"))
+    }
+
     fn runs(&self) -> Result<Option<String>> {
         let levels = self.db.stats().levels;
         let of_level = |level: &shamba::LevelStats| format!("L{} {} runs", level.level, level.runs);

@@ -134,8 +134,8 @@ pub use index::{AbsentPartition, Find, Located};
 pub use ledger::{Charge, Ledger, LedgerPart};
 pub use range::RangeTombstone;
 pub use reader::{
-    AHEAD_BYTES, BlockToTake, Held, LoadedBlock, ReaderOptions, ResidentFilter, SEEK_STEPS, Seeking,
-    TableIter, TableReader, Unasked, ValueMode, Walk,
+    AHEAD_BYTES, BlockToTake, Held, LoadedBlock, ReaderOptions, ResidentFilter, SEEK_STEPS, SeekRead,
+    Seeking, TableIter, TableReader, Unasked, ValueMode, Walk,
 };
 pub use residency::{CacheUnit, CacheUnits, Residency};
 pub use salvage::{Gap, Salvage, SalvageWalk, SalvagedEntry, survey_damage};

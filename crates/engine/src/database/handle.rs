@@ -48,6 +48,10 @@ impl Owner for OpenDatabase {
     fn reading_threads(&self) -> Option<&ReadPool> {
         Some(self.core.reads.value_threads())
     }
+
+    fn cold_reads(&self) -> Option<&ReadPool> {
+        self.core.reads.reading_threads()
+    }
 }
 
 impl Keeper for Handle {

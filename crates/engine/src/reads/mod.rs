@@ -1,9 +1,9 @@
 //! Reads: what a reader sees.
 //!
 //! [`Reads`] owns the sequence number that is visible, the snapshots, the registry of scans, and
-//! the threads for cold reads of many keys or values. A reader loads a keyspace's view *first* and
-//! the visible sequence number second ([`reader`]), so that nothing visible is missing from the
-//! view. Readers wait for no lock.
+//! the threads for cold reads of many keys, runs or values. A reader loads a keyspace's view
+//! *first* and the visible sequence number second ([`reader`]), so that nothing visible is missing
+//! from the view. Readers wait for no lock.
 
 pub(crate) mod cursor;
 pub(crate) mod options;
@@ -148,8 +148,9 @@ impl Reads {
         });
     }
 
-    /// The threads for cold reads of many keys, if a read takes long enough for them to pay.
-    fn reading_threads(&self) -> Option<&ReadPool> {
+    /// The threads for cold reads of many keys or runs, if a read takes long enough for them to
+    /// pay.
+    pub fn reading_threads(&self) -> Option<&ReadPool> {
         self.pool.pays(self.cache.read_ns()).then_some(&self.pool)
     }
 

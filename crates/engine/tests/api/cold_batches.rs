@@ -11,7 +11,10 @@ use std::thread::ThreadId;
 use shamba::env::{Clock, Effect, Env, FaultFs, FaultRule, Layer, MemFs, OpKind, RandomFile, Vfs};
 use shamba::{Compression, Db, ErrorKind, Residency, Result};
 
-const KEYS: u32 = 6_000;
+pub(super) const KEYS: u32 = 6_000;
+
+/// The runs of [`filled`].
+const RUNS: u32 = 3;
 
 /// A clock on which every read of a file takes long: it moves on whenever it is read.
 #[derive(Debug, Default)]
@@ -37,34 +40,62 @@ impl Clock for SlowReads {
     fn wait_ns(&self, _: u64) {}
 }
 
-fn slow(vfs: Arc<dyn Vfs>) -> Env {
+pub(super) fn slow(vfs: Arc<dyn Vfs>) -> Env {
     Env { vfs, clock: Arc::new(SlowReads::default()), ..Env::real() }
 }
 
-fn key(number: u32) -> String {
+pub(super) fn key(number: u32) -> String {
     format!("key {number:08}")
 }
 
 /// A database of several runs, in which a key may be deleted or written again, and which keeps
 /// nothing of its tables in memory but what `residency` says.
-fn filled(env: Env, path: &Path, residency: Residency, compression: Compression) -> Db {
+pub(super) fn filled(env: Env, path: &Path, residency: Residency, compression: Compression) -> Db {
+    filled_with(env, path, residency, compression, (4096, 0))
+}
+
+/// As [`filled`], with data blocks of `block_bytes` (with small ones each index has several
+/// partitions), and a block cache of `cache_bytes`.
+pub(super) fn filled_with(
+    env: Env,
+    path: &Path,
+    residency: Residency,
+    compression: Compression,
+    (block_bytes, cache_bytes): (usize, u64),
+) -> Db {
     let builder =
         Db::builder(path).env(env).memory_budget(4 << 20).compression(compression).bits_per_key(2.0);
     let builder = builder.experimental(|e| {
-        e.auto_compaction(false).filter_residency(residency).cache_limit(0).resident_limit(0)
+        e.block_bytes(block_bytes)
+            .auto_compaction(false)
+            .filter_residency(residency)
+            .cache_limit(cache_bytes)
+            .resident_limit(0)
     });
     let db = builder.info_log(false).open().expect("opened");
-    for run in 0..3 {
-        for number in (run..KEYS).step_by(run as usize + 1) {
-            let written = match (number + run) % 11 {
-                0 => db.delete(key(number)),
-                _ => db.put(key(number), format!("{run} {number} {}", "v".repeat(100))),
+    for run in 0..RUNS {
+        for (number, value) in written_in(run) {
+            let written = match value {
+                Some(value) => db.put(key(number), value),
+                None => db.delete(key(number)),
             };
             written.expect("written");
         }
         db.flush().expect("flushed");
     }
     db
+}
+
+/// The writes of all runs, in order: the number of a key, and its value or `None` for a deletion.
+pub(super) fn written() -> impl Iterator<Item = (u32, Option<String>)> {
+    (0..RUNS).flat_map(written_in)
+}
+
+fn written_in(run: u32) -> impl Iterator<Item = (u32, Option<String>)> {
+    (run..KEYS).step_by(run as usize + 1).map(move |number| {
+        let is_deleted = (number + run) % 11 == 0;
+        (number, (!is_deleted).then(|| format!("{run} {number} {}", "v".repeat(100))))
+    })
 }
 
 /// Looks up groups of keys: some near each other, some absent.
@@ -103,11 +134,34 @@ fn keys_read_together_have_the_values_of_single_lookups() {
     }
 }
 
-/// A file system that records which threads read from tables.
+/// A file system that records which threads read from tables, once for each read.
 #[derive(Clone, Debug)]
-struct Readers {
+pub(super) struct Readers {
     below: Arc<dyn Vfs>,
-    threads: Arc<Mutex<BTreeSet<String>>>,
+    threads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Default for Readers {
+    fn default() -> Self {
+        Self { below: Arc::new(MemFs::new()), threads: Arc::default() }
+    }
+}
+
+impl Readers {
+    /// Forgets the reads.
+    pub(super) fn clear(&self) {
+        self.threads.lock().expect("no panic").clear();
+    }
+
+    /// The number of threads that have read.
+    pub(super) fn threads(&self) -> usize {
+        self.threads.lock().expect("no panic").iter().collect::<BTreeSet<_>>().len()
+    }
+
+    /// The number of reads.
+    pub(super) fn reads(&self) -> usize {
+        self.threads.lock().expect("no panic").len()
+    }
 }
 
 #[derive(Debug)]
@@ -126,7 +180,7 @@ impl Layer for Readers {
 impl RandomFile for ReadersFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let reader: ThreadId = std::thread::current().id();
-        self.1.threads.lock().expect("no panic").insert(format!("{reader:?}"));
+        self.1.threads.lock().expect("no panic").push(format!("{reader:?}"));
         // Long enough for other threads to begin.
         std::thread::sleep(std::time::Duration::from_millis(1));
         self.0.read_at(offset, buf)
@@ -139,11 +193,11 @@ impl RandomFile for ReadersFile {
 
 #[test]
 fn absent_partitions_are_read_once_and_by_several_threads() {
-    let fs = Readers { below: Arc::new(MemFs::new()), threads: Arc::default() };
+    let fs = Readers::default();
     let db = filled(slow(Arc::new(fs.clone())), Path::new("/db"), Residency::Budgeted, Compression::None);
     db.compact().expect("compacted");
     db.get(key(1)).expect("a read is measured");
-    fs.threads.lock().expect("no panic").clear();
+    fs.clear();
     let before = db.stats();
     // Of 32 neighbours at most two index partitions and a few blocks.
     let near: Vec<String> = (1_000..1_032).map(key).collect();
@@ -153,7 +207,7 @@ fn absent_partitions_are_read_once_and_by_several_threads() {
     assert!((1..=6).contains(&stats.reads.data.count), "{} blocks", stats.reads.data.count);
     let far: Vec<String> = (0..KEYS).step_by(200).map(key).collect();
     db.multi_get(&far).expect("readable");
-    let threads = fs.threads.lock().expect("no panic").len();
+    let threads = fs.threads();
     assert!(threads > 2, "{threads} threads have read");
     db.close().expect("closed");
 }

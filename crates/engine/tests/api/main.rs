@@ -7,6 +7,7 @@ mod cache_units;
 mod changes;
 mod closed_tables;
 mod cold_batches;
+mod cold_seeks;
 mod compact_range;
 mod compaction_filter;
 mod compression;

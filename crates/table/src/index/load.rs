@@ -2,8 +2,8 @@
 //!
 //! The top level says where each partition lies and where its separators end; a
 //! [summary](PartitionSummary) of each, in the table's properties, says where its blocks end. With
-//! both, a partition that is read later is checked against its neighbours, so no partition is read
-//! here.
+//! both, a partition that is read later can be checked against its neighbours, so no partition is
+//! read here.
 //!
 //! Pinned partitions are read and decoded here, in long pieces. So are all partitions of tables
 //! without summaries, which older builds wrote: their blocks' ends are only in the partitions.

@@ -252,8 +252,12 @@ impl Index {
     /// Returns a view of partition `number`, whose frame is `frame`; checks its checksum and its
     /// header.
     pub(crate) fn read<'a>(&'a self, file: &TableFile, number: usize, frame: &'a [u8]) -> Result<Read<'a>> {
-        let payload = payload_of(file, self.stored_at(number), frame)?;
-        self.view(file, number, payload)
+        self.view(file, number, self.payload(file, number, frame)?)
+    }
+
+    /// The payload of partition `number`, whose frame is `frame`; checks its checksum.
+    pub(crate) fn payload<'a>(&self, file: &TableFile, number: usize, frame: &'a [u8]) -> Result<&'a [u8]> {
+        payload_of(file, self.stored_at(number), frame)
     }
 
     /// As [`Self::read`], for a payload that was checked before.
@@ -268,16 +272,12 @@ impl Index {
     pub(crate) fn read_whole(&self, file: &TableFile, number: usize) -> Result<Bytes> {
         let stored = self.stored_at(number);
         let payload = file.payload(stored.offset, u64::from(stored.bytes), PARTITION)?;
-        self.check_view(file, number, self.view(file, number, &payload)?)?;
+        self.check(file, number, self.view(file, number, &payload)?)?;
         Ok(payload)
     }
 
-    /// Checks the whole of partition `number`, whose frame is `frame`.
-    pub(crate) fn check(&self, file: &TableFile, number: usize, frame: &[u8]) -> Result<()> {
-        self.check_view(file, number, self.read(file, number, frame)?)
-    }
-
-    fn check_view(&self, file: &TableFile, number: usize, read: Read<'_>) -> Result<()> {
+    /// Checks the whole of partition `number`, which was read.
+    pub(crate) fn check(&self, file: &TableFile, number: usize, read: Read<'_>) -> Result<()> {
         let checked = read.stored.check(&read.bounds);
         checked.map(|_| ()).map_err(|detail| self.damaged(file, number, detail))
     }

@@ -4,8 +4,8 @@
 //! partition, verifies its checksum, and decodes only the separators that it compares. The checksum
 //! vouches for order and structure, as for data blocks. Partitions are
 //! [checked](StoredPartition::check) in full when they are written, when a partition becomes
-//! resident, when an iterator keeps one, and by [`crate::TableReader::verify`]. Every access checks
-//! its own bounds, whatever the bytes are.
+//! resident, when an iterator walks on in one, and by [`crate::TableReader::verify`]. Every access
+//! checks its own bounds, whatever the bytes are.
 //!
 //! Not here: reading it ([`crate::reader`]).
 

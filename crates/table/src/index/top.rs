@@ -2,7 +2,7 @@
 //! one.
 //!
 //! For each partition it has the last separator, under heads; the number of its first block; its
-//! place in the file and the end of its blocks. With that, a partition that was read is checked
+//! place in the file and the end of its blocks. With that, a partition that was read can be checked
 //! against its neighbours without reading them. About 80 bytes per partition, each of which lists
 //! about a hundred blocks.
 //!

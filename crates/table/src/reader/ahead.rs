@@ -138,11 +138,7 @@ impl ReadAhead {
         handle: Handle,
         io: &mut ReadCounters,
     ) -> Result<PinnedBlock> {
-        let follows = self.next.replace(number.next()) == Some(number);
-        self.in_a_row = if follows { self.in_a_row.saturating_add(1) } else { 1 };
-        if !follows && !self.whole {
-            self.bytes = FIRST_BYTES;
-        }
+        self.note_read(number);
         let scans = self.whole || self.in_a_row > ROWS_BEFORE;
         if self.held(handle).is_none() && !(scans && self.read(blocks, index, number, handle)?) {
             return blocks.read_pinned(number, handle, self.fill_cache, io);
@@ -158,12 +154,31 @@ impl ReadAhead {
         taken
     }
 
+    /// Whether block `number`, if it is read, is to be read with the blocks after it.
+    pub(super) fn reads_on_from(&self, number: BlockNo) -> bool {
+        self.next == Some(number) && self.in_a_row >= ROWS_BEFORE
+    }
+
+    /// Takes note that block `number` is read.
+    pub(super) fn note_read(&mut self, number: BlockNo) {
+        let follows = self.next.replace(number.next()) == Some(number);
+        self.in_a_row = if follows { self.in_a_row.saturating_add(1) } else { 1 };
+        if !follows && !self.whole {
+            self.bytes = FIRST_BYTES;
+        }
+    }
+
     /// Frees the buffer.
     pub(super) fn release(&mut self) {
         self.next = None;
         self.filled = 0;
         self.buffer = Vec::new();
         self.charge = None;
+    }
+
+    /// Whether the frame at `handle` was read ahead.
+    pub(super) fn holds(&self, handle: Handle) -> bool {
+        self.held(handle).is_some()
     }
 
     /// The frame at `handle`, if it was read ahead.
@@ -189,17 +204,19 @@ impl ReadAhead {
         let (mut end, mut last) = (handle.end(), number);
         // As far as the handles are known: index partitions are not read ahead.
         while let Some(next) = index.known_handle(blocks.partitions(), last.next()) {
-            if next.end().saturating_sub(handle.offset) > self.bytes.min(self.limit_bytes)
-                || next.offset.saturating_sub(end) >= GAP_MAX_BYTES
+            // The partition may not have been checked, and list blocks in any order.
+            if next.offset < end
+                || next.end() - handle.offset > self.bytes.min(self.limit_bytes)
+                || next.offset - end >= GAP_MAX_BYTES
             {
                 break;
             }
             (end, last) = (next.end(), last.next());
         }
-        if last == number {
+        // A forged block may have no bytes.
+        if end == handle.end() {
             return Ok(false);
         }
-        debug_assert!(end > handle.end(), "a read ahead of a single block");
         let bytes = usize::try_from(end - handle.offset).unwrap_or(usize::MAX);
         self.filled = 0;
         // The buffer only grows: a new one for each read would cost as much as the read.

@@ -37,6 +37,12 @@ pub(super) enum FreshBlock<'a> {
     Heap(Bytes),
 }
 
+impl BlockToTake {
+    pub(super) fn number(&self) -> BlockNo {
+        self.number
+    }
+}
+
 impl FreshBlock<'_> {
     pub(super) fn payload(&self) -> &[u8] {
         match self {
@@ -120,13 +126,15 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// The read of the block, for [`Self::take`]; `None` if the block is cached, or long.
+    /// The read of the block, for [`Self::take`] or [`Self::take_pinned`]; `None` if the block is
+    /// cached, or long. `fill_cache`: it may be admitted to the cache.
     ///
     /// # Errors
     /// `Io` or `Corruption` from reading the index.
     pub(super) fn to_read(
         self,
         located: &Located,
+        fill_cache: bool,
         io: &mut ReadCounters,
     ) -> Result<Option<(BlockToTake, BatchRead)>> {
         if self.prefetch(located) {
@@ -137,7 +145,8 @@ impl<'a> Blocks<'a> {
         if handle.bytes > BATCH_READ_BYTES_MAX {
             return Ok(None);
         }
-        let miss = self.missed(number).but_keep(self.loaded.index.has_slot(number));
+        let miss = self.missed(number);
+        let miss = miss.but_keep(miss.keep && fill_cache && self.loaded.index.has_slot(number));
         let read = self.loaded.file.batch_read(handle.offset, handle.bytes as usize, DATA_BLOCK)?;
         Ok(Some((BlockToTake { number, handle, fill_cache: miss.keep }, read)))
     }
@@ -154,21 +163,41 @@ impl<'a> Blocks<'a> {
         read: BatchRead,
         io: &mut ReadCounters,
     ) -> Result<Option<LoadedBlock>> {
-        let BlockToTake { number, handle, fill_cache } = *block;
-        io.data.note(handle.offset, handle.bytes.into());
-        let frame = self.loaded.file.bytes_of(read, handle.offset, DATA_BLOCK)?;
-        let taken = self.decompress(handle, &frame, fill_cache && self.cached.is_registered())?;
-        self.check_header(handle, taken.payload())?;
-        match taken {
+        match self.take_fresh(block, read, io)? {
             FreshBlock::Heap(payload) => {
                 let charge = Charge::new(self.cached.ledger(), LedgerPart::Iterators, payload.len() as u64);
                 Ok(Some(LoadedBlock(Arc::new((PinnedBlock::Heap(payload), charge)))))
             }
-            block @ FreshBlock::Frame(..) => {
-                self.publish(number, block);
+            taken @ FreshBlock::Frame(..) => {
+                self.publish(block.number, taken);
                 Ok(None)
             }
         }
+    }
+
+    /// As [`Self::take`], and pins the block.
+    pub(super) fn take_pinned(
+        self,
+        block: &BlockToTake,
+        read: BatchRead,
+        io: &mut ReadCounters,
+    ) -> Result<PinnedBlock> {
+        let taken = self.take_fresh(block, read, io)?;
+        Ok(self.publish_pinned(block.number, taken))
+    }
+
+    fn take_fresh(
+        self,
+        block: &BlockToTake,
+        read: BatchRead,
+        io: &mut ReadCounters,
+    ) -> Result<FreshBlock<'a>> {
+        let BlockToTake { handle, fill_cache, .. } = *block;
+        io.data.note(handle.offset, handle.bytes.into());
+        let frame = self.loaded.file.bytes_of(read, handle.offset, DATA_BLOCK)?;
+        let taken = self.decompress(handle, &frame, fill_cache && self.cached.is_registered())?;
+        self.check_header(handle, taken.payload())?;
+        Ok(taken)
     }
 
     /// Reads block `number` at `handle` from the file and pins it.

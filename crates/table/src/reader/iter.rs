@@ -7,8 +7,10 @@
 //!
 //! Not here: iterators over runs and trees (the engine's), and their bounds.
 
+mod cold;
 mod seeking;
 
+pub use self::cold::SeekRead;
 pub use self::seeking::{SEEK_STEPS, Seeking};
 
 use std::sync::Arc;
@@ -65,7 +67,7 @@ impl TableIter {
             block: None,
             entry: EntryCursor::default(),
             ahead: ReadAhead::new(walk),
-            index: IndexCursor::default(),
+            index: IndexCursor::new(matches!(walk, Walk::Whole { .. })),
             counters: ReadCounters::default(),
         }
     }

@@ -60,7 +60,7 @@ pub use self::ahead::{AHEAD_BYTES, Walk};
 pub use self::blocks::{BlockToTake, LoadedBlock};
 pub use self::filter::Held;
 pub(crate) use self::filter::{filter_meta_bytes, filter_whole_bytes};
-pub use self::iter::{SEEK_STEPS, Seeking, TableIter};
+pub use self::iter::{SEEK_STEPS, SeekRead, Seeking, TableIter};
 pub(crate) use self::load::{Loaded, PROPERTIES, RANGE_TOMBSTONES, load, load_footer, load_footer_of};
 pub use self::lookup::ValueMode;
 pub use self::resident::{ResidentFilter, Unasked};

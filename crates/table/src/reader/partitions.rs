@@ -11,7 +11,7 @@
 //!
 //! Not here: the index itself ([`crate::index`]), iterators ([`super::walked`]).
 
-use shamba_env::BatchRead;
+use shamba_env::{BatchRead, ReadBytes};
 use shamba_key::SeqNo;
 
 use super::blocks::BATCH_READ_BYTES_MAX;
@@ -123,9 +123,7 @@ impl<'a> Partitions<'a> {
         io: &mut ReadCounters,
     ) -> Result<Vec<Located>> {
         let (file, index) = self.index();
-        let stored = index.stored_at(partition.0);
-        io.index.note(stored.offset, stored.bytes.into());
-        let frame = file.bytes_of(read, stored.offset, index::PARTITION)?;
+        let frame = self.bytes_of(partition, read, io)?;
         let read = index.read(file, partition.0, &frame)?;
         let located = keys.iter().map(|key| self.find_stored(partition, &read, key.as_ref(), seq));
         let located = located.collect::<std::result::Result<_, String>>();
@@ -134,9 +132,22 @@ impl<'a> Partitions<'a> {
         Ok(located)
     }
 
+    /// The frame of `partition`, which was read as `read`.
+    pub(super) fn bytes_of(
+        self,
+        partition: AbsentPartition,
+        read: BatchRead,
+        io: &mut ReadCounters,
+    ) -> Result<ReadBytes> {
+        let (file, index) = self.index();
+        let stored = index.stored_at(partition.0);
+        io.index.note(stored.offset, stored.bytes.into());
+        file.bytes_of(read, stored.offset, index::PARTITION)
+    }
+
     /// Gives `frame`, which was read and checked, to the cache, if it caches partitions and admits
     /// this one.
-    fn keep(self, partition: AbsentPartition, frame: &[u8]) {
+    pub(super) fn keep(self, partition: AbsentPartition, frame: &[u8]) {
         debug_assert!(!self.cached.is_whole(), "a partition is read alone, the index is cached as a whole");
         let slot = self.cached.keyed(self.loaded.index.partition_slot(partition.0));
         let Some((slot, key)) = slot.filter(|(_, key)| self.cached.missed(Some(*key)).keep) else { return };
@@ -162,7 +173,7 @@ impl<'a> Partitions<'a> {
 
     /// The block that a lookup of `(key, seq)` has to search, according to `partition`, which was
     /// read as `read`; a description of any damage.
-    fn find_stored(
+    pub(super) fn find_stored(
         self,
         partition: AbsentPartition,
         read: &Read<'_>,

@@ -160,7 +160,7 @@ impl TableReader {
         located: &Located,
         io: &mut ReadCounters,
     ) -> Result<Option<(BlockToTake, BatchRead)>> {
-        self.blocks().to_read(located, io)
+        self.blocks().to_read(located, true, io)
     }
 
     /// Takes a block that was read: into the cache if a frame is free and the block has a slot.

@@ -21,7 +21,7 @@ impl TableReader {
     /// `Io` or `Corruption` from reading.
     pub fn sample_blocks(&self, blocks: usize) -> Result<Vec<Bytes>> {
         let (partitions, loaded) = (self.partitions(), &self.loaded);
-        let (mut cursor, mut io) = (IndexCursor::default(), ReadCounters::default());
+        let (mut cursor, mut io) = (IndexCursor::new(true), ReadCounters::default());
         let (all, wanted) = (loaded.index.len(), blocks.min(loaded.index.len()));
         let mut samples = Vec::with_capacity(wanted);
         for number in 0..wanted {

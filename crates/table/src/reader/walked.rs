@@ -1,16 +1,20 @@
 //! The index for iterators: partition after partition, resident or not.
 //!
-//! An iterator looks up a resident partition each time it needs it, so the partition can be dropped
-//! in between. A partition that is not resident is read once and checked in full. The iterator
-//! keeps it in its stored form until it moves to another partition, and is charged for it.
-//! Operations on a whole table (its check, its description, cuts for a compaction) also hold one
-//! partition at a time.
+//! An iterator looks up a resident partition each time it needs it, so the partition can be
+//! dropped in between. A partition that is not resident is read once. The iterator keeps it in its
+//! stored form until it moves to another partition, and is charged for it. A seek relies on the
+//! partition's checksum, as a lookup does, because it uses only a few separators. The partition is
+//! checked in full before the iterator moves on to another block in it, and at once if it goes
+//! over the whole table. So a walk reads each byte of the table once at most, whatever the
+//! partitions list. Operations on a whole table (its check, its description, cuts for a
+//! compaction) also hold one partition at a time, checked in full.
 //!
 //! Not here: lookups ([`super::partitions`]).
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use shamba_env::BatchRead;
 use shamba_key::SeqNo;
 
 use super::load::Loaded;
@@ -19,14 +23,16 @@ use crate::Result;
 use crate::block::frame::FRAME_BYTES;
 use crate::cache::PinnedBlock;
 use crate::counters::ReadCounters;
-use crate::index::{self, BlockNo, Handle, Listed, Partition};
+use crate::index::{self, AbsentPartition, BlockNo, Handle, Listed, Located, Partition};
 use crate::ledger::{Charge, LedgerPart};
 
 /// Position of an iterator in the index.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct IndexCursor {
     /// The partition that was last read for it.
     read: Option<ReadPartition>,
+    /// Whether partitions are checked in full when they are read.
+    checks: bool,
 }
 
 /// A partition that is not resident, held by its user.
@@ -34,11 +40,18 @@ pub(super) struct IndexCursor {
 pub(super) struct ReadPartition {
     number: usize,
     payload: PinnedBlock,
+    /// Whether it was checked in full.
+    is_checked: bool,
     /// `None` if the payload is in the cache, which charges it.
     _charge: Option<Charge>,
 }
 
 impl IndexCursor {
+    /// A position for an iterator; `is_whole`: over the whole table.
+    pub(super) fn new(is_whole: bool) -> Self {
+        Self { read: None, checks: is_whole }
+    }
+
     /// The first block that can hold an entry at or after `(key, seq)`, and its place.
     pub(super) fn find(
         &mut self,
@@ -67,6 +80,7 @@ impl IndexCursor {
     ) -> Result<Option<Handle>> {
         match partitions.index().1.partition_of(number) {
             Some((partition, within)) => {
+                self.check(partitions, partition)?;
                 self.ask(partitions, partition, fill_cache, io, |listed| listed.handle(within).map(Some))
             }
             None => Ok(None),
@@ -86,9 +100,71 @@ impl IndexCursor {
         })
     }
 
+    /// Whether `partition` is the one that was read.
+    pub(super) fn has_read(&self, partition: AbsentPartition) -> bool {
+        self.read.as_ref().is_some_and(|read| read.number == partition.0)
+    }
+
+    /// The block that a seek to `(key, seq)` has to search, if `partition`, which lists it, is the
+    /// one that was read.
+    pub(super) fn find_read(
+        &self,
+        partitions: Partitions<'_>,
+        partition: AbsentPartition,
+        key: &[u8],
+        seq: SeqNo,
+    ) -> Option<Located> {
+        let read = self.read.as_ref().filter(|read| read.number == partition.0)?;
+        let (file, index) = partitions.index();
+        let view = index.view(file, partition.0, &read.payload).ok()?;
+        partitions.find_stored(partition, &view, key, seq).ok()
+    }
+
+    /// Keeps `partition`, which was read as `read`, like one that a search has read. `fill_cache`:
+    /// the cache may keep it, too.
+    ///
+    /// # Errors
+    /// `Io` or `Corruption` from the read.
+    pub(super) fn take(
+        &mut self,
+        partitions: Partitions<'_>,
+        partition: AbsentPartition,
+        read: BatchRead,
+        fill_cache: bool,
+        io: &mut ReadCounters,
+    ) -> Result<()> {
+        debug_assert!(!self.checks, "an iterator over a whole table reads its partitions itself");
+        let frame = partitions.bytes_of(partition, read, io)?;
+        let (file, index) = partitions.index();
+        let payload = Bytes::copy_from_slice(index.payload(file, partition.0, &frame)?);
+        index.view(file, partition.0, &payload)?;
+        let bytes = index.stored_at(partition.0).bytes;
+        let charge = Charge::new(partitions.cached().ledger(), LedgerPart::Iterators, bytes.into());
+        self.read = Some(ReadPartition {
+            number: partition.0,
+            payload: PinnedBlock::Heap(payload),
+            is_checked: false,
+            _charge: Some(charge),
+        });
+        if fill_cache {
+            partitions.keep(partition, &frame);
+        }
+        Ok(())
+    }
+
     /// Drops the partition that was read.
     pub(super) fn release(&mut self) {
         self.read = None;
+    }
+
+    /// Checks `partition` in full, if it is the one that was read and was not checked yet.
+    fn check(&mut self, partitions: Partitions<'_>, partition: usize) -> Result<()> {
+        let is_unchecked = |read: &&mut ReadPartition| read.number == partition && !read.is_checked;
+        let Some(read) = self.read.as_mut().filter(is_unchecked) else { return Ok(()) };
+        let (file, index) = partitions.index();
+        index.check(file, partition, index.view(file, partition, &read.payload)?)?;
+        read.is_checked = true;
+        Ok(())
     }
 
     fn ask<T>(
@@ -107,7 +183,7 @@ impl IndexCursor {
         }
         let read = match self.read.take() {
             Some(read) if read.number == number => read,
-            _ => partitions.read_partition(number, fill_cache, io)?,
+            _ => partitions.read_partition(number, fill_cache, self.checks, io)?,
         };
         let read = self.read.insert(read);
         debug_assert_eq!(read.number, number, "another partition is held than is searched");
@@ -117,8 +193,15 @@ impl IndexCursor {
 }
 
 impl Partitions<'_> {
-    /// Reads partition `number`, which is not resident, from the cache or from the file.
-    fn read_partition(self, number: usize, fill_cache: bool, io: &mut ReadCounters) -> Result<ReadPartition> {
+    /// Reads partition `number`, which is not resident, from the cache or from the file; `checks`:
+    /// checks one from the file in full.
+    fn read_partition(
+        self,
+        number: usize,
+        fill_cache: bool,
+        checks: bool,
+        io: &mut ReadCounters,
+    ) -> Result<ReadPartition> {
         let (file, index) = self.index();
         // If the index is cached as a whole, the slot of the first partition belongs to the whole
         // index.
@@ -126,7 +209,8 @@ impl Partitions<'_> {
         let place = self.cached().keyed(place);
         if let Some((slot, key)) = place {
             if let Some(hit) = self.cached().enter().find(slot, key) {
-                return Ok(ReadPartition { number, payload: PinnedBlock::Frame(hit.pin()), _charge: None });
+                let payload = PinnedBlock::Frame(hit.pin());
+                return Ok(ReadPartition { number, payload, is_checked: false, _charge: None });
             }
         }
         debug_assert!(number < index.partitions(), "partition {number} of {}", index.partitions());
@@ -138,14 +222,22 @@ impl Partitions<'_> {
             let bytes = stored.bytes as usize;
             if let Some(mut fresh) = miss.keep.then(|| self.cached().fresh(bytes)).flatten() {
                 file.read_frame_into(stored.offset, bytes, &mut fresh, index::PARTITION)?;
-                index.check(file, number, fresh.get(..bytes).unwrap_or_default())?;
+                let read = index.read(file, number, fresh.get(..bytes).unwrap_or_default())?;
+                if checks {
+                    index.check(file, number, read)?;
+                }
                 self.cached().was_read(miss, bytes);
                 let payload = fresh.publish_pinned(slot, key, bytes.saturating_sub(FRAME_BYTES));
-                return Ok(ReadPartition { number, payload, _charge: None });
+                return Ok(ReadPartition { number, payload, is_checked: checks, _charge: None });
             }
         }
-        let payload = PinnedBlock::Heap(index.read_whole(file, number)?);
-        Ok(ReadPartition { number, payload, _charge: Some(charge) })
+        let payload = file.payload(stored.offset, stored.bytes.into(), index::PARTITION)?;
+        let read = index.view(file, number, &payload)?;
+        if checks {
+            index.check(file, number, read)?;
+        }
+        let payload = PinnedBlock::Heap(payload);
+        Ok(ReadPartition { number, payload, is_checked: checks, _charge: Some(charge) })
     }
 }
 

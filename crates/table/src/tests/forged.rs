@@ -42,6 +42,16 @@ fn use_it(rig: &Rig) {
     let _ = iter.seek_to_last();
     while iter.valid() && iter.prev().is_ok() {}
     let _ = (iter.seek(b"key05", SeqNo(3)), iter.seek_for_prev(b"key05", SeqNo(3)));
+    let mut iter = table.iter(true);
+    for key in [&b""[..], b"a", b"key03", b"key07", b"zz"] {
+        if let Some((part, read)) = iter.partition_to_read(key, SeqNo::MAX) {
+            iter.take_read(part, read);
+        }
+        if let Some((part, read)) = iter.block_to_read(key, SeqNo::MAX) {
+            iter.take_read(part, read);
+        }
+        let _ = (iter.seek(key, SeqNo::MAX), iter.next());
+    }
     let _ = (table.split_keys(100), table.bytes_between(b"a", Some(b"key04")), table.verify());
     let _ = describe(&rig.env, &rig.path(), None).map(|described| described.to_string());
 }

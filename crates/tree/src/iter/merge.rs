@@ -21,6 +21,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+mod cold;
 mod drain;
 
 use bytes::Bytes;
@@ -32,6 +33,7 @@ use shamba_table::{
 use self::drain::{Bound, Drained, copy, drain, drain_run};
 use super::run_iter::RunSeeking;
 use super::source::Source;
+use crate::lookup::pool::ReadPool;
 use crate::version::TableUse;
 
 /// Minimum number of runs that are sought together, step by step.
@@ -101,6 +103,49 @@ impl MergeIter {
             direction: Direction::Forward,
             runs,
             seekings,
+        }
+    }
+
+    /// As [`EntryIter::seek`]. With `pool`, what the runs have to read is read for all of them at
+    /// once.
+    pub fn seek_with(&mut self, key: &[u8], seq: SeqNo, pool: Option<&ReadPool>) -> Result<()> {
+        if self.runs < RUNS_IN_STEPS {
+            return self.place(Direction::Forward, |iter| iter.seek(key, seq));
+        }
+        self.take_steps(key, seq);
+        if let Some(pool) = pool {
+            self.read_missing(key, seq, pool);
+        }
+        let seekings = std::mem::take(&mut self.seekings);
+        let mut steps = seekings.iter();
+        let placed = self.place(Direction::Forward, |iter| match (iter, steps.next()) {
+            (Source::Run(run), Some(seeking)) => run.seek_from_step(key, seq, seeking),
+            (iter, _) => iter.seek(key, seq),
+        });
+        self.seekings = seekings;
+        placed
+    }
+
+    /// As [`EntryIter::seek_for_prev`]; `pool` as in [`Self::seek_with`].
+    pub fn seek_for_prev_with(&mut self, key: &[u8], seq: SeqNo, pool: Option<&ReadPool>) -> Result<()> {
+        if let Some(pool) = pool.filter(|_| self.runs >= RUNS_IN_STEPS) {
+            // Most seeks backward end in the block in which a seek forward ends.
+            self.take_steps(key, seq);
+            self.read_missing(key, seq, pool);
+        }
+        self.place(Direction::Backward, |iter| iter.seek_for_prev(key, seq))
+    }
+
+    /// Takes the steps of a seek in all runs. They have no position afterwards.
+    fn take_steps(&mut self, key: &[u8], seq: SeqNo) {
+        self.seekings.clear();
+        self.seekings.resize(self.children.len(), RunSeeking::default());
+        for _ in 0..SEEK_STEPS {
+            for (child, seeking) in self.children.iter_mut().zip(&mut self.seekings) {
+                if let Source::Run(run) = &mut child.iter {
+                    run.seek_step(key, seq, seeking);
+                }
+            }
         }
     }
 
@@ -437,26 +482,7 @@ impl EntryIter for MergeIter {
     }
 
     fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        if self.runs < RUNS_IN_STEPS {
-            return self.place(Direction::Forward, |iter| iter.seek(key, seq));
-        }
-        self.seekings.clear();
-        self.seekings.resize(self.children.len(), RunSeeking::default());
-        for _ in 0..SEEK_STEPS {
-            for (child, seeking) in self.children.iter_mut().zip(&mut self.seekings) {
-                if let Source::Run(run) = &mut child.iter {
-                    run.seek_step(key, seq, seeking);
-                }
-            }
-        }
-        let seekings = std::mem::take(&mut self.seekings);
-        let mut steps = seekings.iter();
-        let placed = self.place(Direction::Forward, |iter| match (iter, steps.next()) {
-            (Source::Run(run), Some(seeking)) => run.seek_from_step(key, seq, seeking),
-            (iter, _) => iter.seek(key, seq),
-        });
-        self.seekings = seekings;
-        placed
+        self.seek_with(key, seq, None)
     }
 
     fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {

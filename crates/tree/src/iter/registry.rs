@@ -50,6 +50,12 @@ pub trait Owner: Send + Sync {
     fn reading_threads(&self) -> Option<&ReadPool> {
         None
     }
+
+    /// The pool for the reads of a seek in several runs; `None`: they have been fast, and are made
+    /// in turn.
+    fn cold_reads(&self) -> Option<&ReadPool> {
+        None
+    }
 }
 
 impl<O: Owner> Owner for Share<O> {
@@ -59,6 +65,10 @@ impl<O: Owner> Owner for Share<O> {
 
     fn reading_threads(&self) -> Option<&ReadPool> {
         (**self).reading_threads()
+    }
+
+    fn cold_reads(&self) -> Option<&ReadPool> {
+        (**self).cold_reads()
     }
 }
 

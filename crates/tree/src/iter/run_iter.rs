@@ -11,6 +11,7 @@
 //!
 //! Range tombstones are not included; see [`crate::version::Run::tombstones`].
 
+mod cold;
 mod reached;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use shamba_table::{
     ValueFileRef, Walk,
 };
 
+pub use self::cold::SeekPart;
 use crate::lookup::candidate::Verdict;
 use crate::version::{KeyRange, Run, TableUse};
 
@@ -81,6 +83,13 @@ pub struct RunSeeking {
     /// Whether the key lies in that table, and it is open: then further steps are taken in it.
     is_in_table: bool,
     within: Seeking,
+}
+
+impl RunSeeking {
+    /// Whether the steps have come to the block in which the seek ends.
+    pub fn has_block(&self) -> bool {
+        self.is_in_table && self.within.has_block()
+    }
 }
 
 /// The table that the iterator is in.

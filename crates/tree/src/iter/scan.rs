@@ -352,14 +352,15 @@ impl Scan {
                     iter.note_seek(true);
                     self.source.views.note_seek();
                 }
+                let pool = self.source.owner.cold_reads();
                 let moved = match step {
                     _ if circles => Err(iter.out_of_order_at(&key)),
-                    Move::Seek(key) => iter.seek(key, out),
-                    Move::SeekForPrev(key) => iter.seek_for_prev(key, out),
-                    Move::First => iter.seek_to_first(out),
+                    Move::Seek(key) => iter.seek(key, pool, out),
+                    Move::SeekForPrev(key) => iter.seek_for_prev(key, pool, out),
+                    Move::First => iter.seek_to_first(pool, out),
                     Move::Last => iter.seek_to_last(out),
-                    Move::On if direction == Direction::Forward => iter.seek_after(&key, out),
-                    Move::On => iter.seek_before(&key, out),
+                    Move::On if direction == Direction::Forward => iter.seek_after(&key, pool, out),
+                    Move::On => iter.seek_before(&key, pool, out),
                 };
                 if is_sampled {
                     iter.note_seek(false); // A run without a table there has not counted it.

@@ -43,6 +43,7 @@ use super::run_iter::RunIter;
 use super::source::Source;
 use crate::error::Result;
 use crate::expiry::kind_at;
+use crate::lookup::pool::ReadPool;
 use crate::version::KeyRange;
 use crate::view::View;
 use shamba_memtable::Memtable;
@@ -180,29 +181,30 @@ impl VisibleIter {
     /// `out`, as many as `out` was begun for: those that are needed, and those that are welcome as
     /// far as they are in the blocks at hand. Like every call below, returns whether there is any
     /// entry. The iterator is then at or after the last entry in `out`. After an error `out`
-    /// holds what was found before it.
-    pub fn seek(&mut self, key: &[u8], out: &mut Batch) -> Result<bool> {
+    /// holds what was found before it. With `pool`, what the runs have to read for the seek is read
+    /// for all of them at once; the same holds for the seeks below.
+    pub fn seek(&mut self, key: &[u8], pool: Option<&ReadPool>, out: &mut Batch) -> Result<bool> {
         let key = key.max(self.range.lower.as_ref());
         self.advance.restart();
-        self.merge.seek(key, SeqNo::MAX)?;
+        self.merge.seek_with(key, SeqNo::MAX, pool)?;
         self.find_forward(out)
     }
 
     /// Goes to the last visible key at or before `key`. In `out` it is followed by the entries that
     /// precede it in key order. The same holds for the calls below that go backward.
-    pub fn seek_for_prev(&mut self, key: &[u8], out: &mut Batch) -> Result<bool> {
+    pub fn seek_for_prev(&mut self, key: &[u8], pool: Option<&ReadPool>, out: &mut Batch) -> Result<bool> {
         if !self.range.is_above(key) {
             return self.seek_to_last(out);
         }
         self.advance.restart();
         // A key's last entry has its smallest sequence number, and 0 is below every write.
-        self.merge.seek_for_prev(key, SeqNo::ZERO)?;
+        self.merge.seek_for_prev_with(key, SeqNo::ZERO, pool)?;
         self.find_backward(out)
     }
 
     /// Goes to the first visible key.
-    pub fn seek_to_first(&mut self, out: &mut Batch) -> Result<bool> {
-        self.seek(&[], out)
+    pub fn seek_to_first(&mut self, pool: Option<&ReadPool>, out: &mut Batch) -> Result<bool> {
+        self.seek(&[], pool, out)
     }
 
     /// Goes to the last visible key.
@@ -231,16 +233,16 @@ impl VisibleIter {
     }
 
     /// Goes to the first visible key after `key`, whatever the iterator's position.
-    pub fn seek_after(&mut self, key: &[u8], out: &mut Batch) -> Result<bool> {
+    pub fn seek_after(&mut self, key: &[u8], pool: Option<&ReadPool>, out: &mut Batch) -> Result<bool> {
         self.advance.restart();
-        self.merge.seek(key, SeqNo::ZERO)?;
+        self.merge.seek_with(key, SeqNo::ZERO, pool)?;
         self.find_forward(out)
     }
 
     /// Goes to the last visible key before `key`, whatever the iterator's position.
-    pub fn seek_before(&mut self, key: &[u8], out: &mut Batch) -> Result<bool> {
+    pub fn seek_before(&mut self, key: &[u8], pool: Option<&ReadPool>, out: &mut Batch) -> Result<bool> {
         self.advance.restart();
-        self.merge.seek_for_prev(key, SeqNo::MAX)?;
+        self.merge.seek_for_prev_with(key, SeqNo::MAX, pool)?;
         self.find_backward(out)
     }
 

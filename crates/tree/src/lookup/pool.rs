@@ -10,7 +10,8 @@
 //! The caller works as well, so the work gets done even if no thread could be started.
 //! [`ReadPool::run`] returns when all of it is done; nothing outlives the call.
 //!
-//! The blocks to read are chosen in `cold`, the values in [`super::value_reads`].
+//! The blocks to read are chosen in `cold` and, for seeks, in `iter/merge/cold.rs`; the values in
+//! [`super::value_reads`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;

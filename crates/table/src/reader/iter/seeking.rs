@@ -45,6 +45,13 @@ enum Known {
     Window(BlockNo, Window),
 }
 
+impl Seeking {
+    /// Whether the steps have come to the block.
+    pub fn has_block(&self) -> bool {
+        matches!(self.0, Known::Entered(_) | Known::Window(..))
+    }
+}
+
 impl TableIter {
     /// Takes the next step of a seek to `(key, seq)`. Reads nothing from the file. The iterator is
     /// invalid afterwards.

@@ -283,7 +283,8 @@ mod tests {
                 let mut iter = VisibleIter::new(Arc::clone(&view), seq, KeyRange::everything(), WALK);
                 let wanted = 1 + dice.below(9);
                 out.begin(wanted, wanted, 0);
-                let mut more = if backward { iter.seek_to_last(&mut out) } else { iter.seek(b"", &mut out) };
+                let mut more =
+                    if backward { iter.seek_to_last(&mut out) } else { iter.seek(b"", None, &mut out) };
                 while matches!(more, Ok(true)) {
                     out.begin(wanted, wanted, 0);
                     more = if backward { iter.prev(&mut out) } else { iter.next(&mut out) };

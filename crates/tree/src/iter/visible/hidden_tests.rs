@@ -40,9 +40,9 @@ fn walk(iter: &mut VisibleIter, from: Option<&[u8]>, backward: bool, dice: &Dice
     let mut found = Vec::new();
     begin(&mut out, dice, 9);
     let mut more = match (from, backward) {
-        (Some(key), false) => iter.seek(key, &mut out),
-        (Some(key), true) => iter.seek_for_prev(key, &mut out),
-        (None, false) => iter.seek_to_first(&mut out),
+        (Some(key), false) => iter.seek(key, None, &mut out),
+        (Some(key), true) => iter.seek_for_prev(key, None, &mut out),
+        (None, false) => iter.seek_to_first(None, &mut out),
         (None, true) => iter.seek_to_last(&mut out),
     };
     while more.as_ref().is_ok_and(|more| *more) {
@@ -54,11 +54,18 @@ fn walk(iter: &mut VisibleIter, from: Option<&[u8]>, backward: bool, dice: &Dice
             // Turning round and back finds the same entries again.
             let at = found.last().map(|(key, _)| key.clone()).unwrap_or_default();
             begin(&mut out, dice, 5);
-            let turned =
-                if backward { iter.seek_after(&at, &mut out) } else { iter.seek_before(&at, &mut out) };
+            let turned = if backward {
+                iter.seek_after(&at, None, &mut out)
+            } else {
+                iter.seek_before(&at, None, &mut out)
+            };
             turned.expect("readable");
             begin(&mut out, dice, 5);
-            more = if backward { iter.seek_before(&at, &mut out) } else { iter.seek_after(&at, &mut out) };
+            more = if backward {
+                iter.seek_before(&at, None, &mut out)
+            } else {
+                iter.seek_after(&at, None, &mut out)
+            };
             continue;
         }
         begin(&mut out, dice, 9);

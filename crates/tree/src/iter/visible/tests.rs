@@ -125,7 +125,7 @@ impl Bench {
         let mut iter = self.iter(seq);
         let mut forward = Vec::new();
         out.begin(wanted, wanted, 0);
-        let mut found = iter.seek_to_first(&mut out).expect("readable");
+        let mut found = iter.seek_to_first(None, &mut out).expect("readable");
         while found {
             forward.extend(keys(&out));
             out.begin(wanted, wanted, 0);
@@ -167,7 +167,7 @@ fn entries_that_nobody_can_read_are_refused_by_name_unless_hidden() {
             out.begin(1, 1, 0);
             let mut iter = bench.iter(SeqNo::MAX);
             let error = match backward {
-                false => iter.seek(b"b", &mut out),
+                false => iter.seek(b"b", None, &mut out),
                 true => iter.seek_to_last(&mut out),
             };
             let error = error.expect_err("nobody can read it");
@@ -274,10 +274,10 @@ fn many_versions_of_a_key_cost_a_seek_not_a_walk() {
     }
     let mut out = Batch::default();
     out.begin(1, 1, 0);
-    assert!(bench.iter(SeqNo(10_000)).seek_for_prev(b"k", &mut out).expect("readable"));
+    assert!(bench.iter(SeqNo(10_000)).seek_for_prev(b"k", None, &mut out).expect("readable"));
     assert_eq!(out.value(0), Some(&b"10000"[..]));
     out.begin(1, 1, 0);
-    assert!(bench.iter(SeqNo(10_000)).seek(b"k", &mut out).expect("readable"));
+    assert!(bench.iter(SeqNo(10_000)).seek(b"k", None, &mut out).expect("readable"));
     assert_eq!(out.value(0), Some(&b"10000"[..]));
 }
 
@@ -293,7 +293,7 @@ fn a_pass_that_has_what_it_wants_ends_at_a_tombstone() {
     let mut iter = bench.iter(SeqNo::MAX);
     let mut out = Batch::default();
     out.begin(1, 4, 0);
-    assert!(iter.seek(b"", &mut out).expect("readable"));
+    assert!(iter.seek(b"", None, &mut out).expect("readable"));
     assert_eq!(keys(&out), [key(0)]);
     assert!(bench.moves() < 50, "{} moves", bench.moves());
     out.begin(1, 4, 0);

@@ -25,10 +25,11 @@ impl<L: TableList> RunIter<L> {
     /// hand. The iterator is invalid afterwards.
     pub fn to_read(&mut self, part: SeekPart, key: &[u8], seq: SeqNo) -> Option<(SeekRead, BatchRead)> {
         self.valid = false;
+        let begin = self.limit.lower.clone();
+        let (key, seq) = if begin.as_ref() > key { (begin.as_ref(), SeqNo::MAX) } else { (key, seq) };
         let index = self.tables.first_reaching(key);
-        let table = self.tables.tables().get(index)?;
-        let lower = (&table.range.lower).max(&self.limit.lower).clone();
-        // The seek begins at the table's first entry.
+        // If the table begins behind the key, the seek goes to its first entry.
+        let lower = self.tables.tables().get(index)?.range.lower.clone();
         let (key, seq) = if lower.as_ref() > key { (lower.as_ref(), SeqNo::MAX) } else { (key, seq) };
         if !self.limit.is_above(key) {
             return None;

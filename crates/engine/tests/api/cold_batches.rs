@@ -117,8 +117,9 @@ fn compare(db: &Db, seed: u64) {
     }
 }
 
-#[test]
-fn keys_read_together_have_the_values_of_single_lookups() {
+/// Calls `check` with a filled database of each kind, and a seed. `block_bytes` as in
+/// [`filled_with`].
+pub(super) fn of_each_kind(block_bytes: usize, check: impl Fn(&Db, u64)) {
     let residencies = [Residency::Budgeted, Residency::Cached, Residency::Pinned];
     for (seed, residency) in (0..).zip(residencies) {
         for compression in [Compression::None, Compression::Lz4] {
@@ -126,12 +127,17 @@ fn keys_read_together_have_the_values_of_single_lookups() {
                 let dir = tempfile::tempdir().expect("a directory");
                 let env = if is_real { slow(Env::real().vfs) } else { slow(Arc::new(MemFs::new())) };
                 println!("{residency:?}, {compression:?}, real files: {is_real}");
-                let db = filled(env, dir.path(), residency, compression);
-                compare(&db, seed);
+                let db = filled_with(env, dir.path(), residency, compression, (block_bytes, 0));
+                check(&db, seed);
                 db.close().expect("closed");
             }
         }
     }
+}
+
+#[test]
+fn keys_read_together_have_the_values_of_single_lookups() {
+    of_each_kind(4096, compare);
 }
 
 /// A file system that records which threads read from tables, once for each read.

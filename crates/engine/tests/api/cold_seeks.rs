@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use shamba::env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind};
+use shamba::env::{Effect, FaultFs, FaultRule, MemFs, OpKind};
 use shamba::{Compression, Cursor, Db, ErrorKind, Residency, Result};
 
-use super::cold_batches::{KEYS, Readers, filled, filled_with, key, slow, written};
+use super::cold_batches::{KEYS, Readers, filled, filled_with, key, of_each_kind, slow, written};
 
 /// The number of entries that a scan reads.
 const ENTRIES: usize = 40;
@@ -73,20 +73,10 @@ fn compare(db: &Db, model: &BTreeMap<Vec<u8>, Vec<u8>>, seed: u64) {
 #[test]
 fn scans_whose_seeks_read_together_find_what_was_written() {
     let model = model();
-    let residencies = [Residency::Budgeted, Residency::Cached, Residency::Pinned];
-    for (seed, residency) in (0..).zip(residencies) {
-        for compression in [Compression::None, Compression::Lz4] {
-            for is_real in [false, true] {
-                let dir = tempfile::tempdir().expect("a directory");
-                let env = if is_real { slow(Env::real().vfs) } else { slow(Arc::new(MemFs::new())) };
-                println!("{residency:?}, {compression:?}, real files: {is_real}");
-                let db = filled_with(env, dir.path(), residency, compression, (256, 0));
-                db.get(key(1)).expect("a read is measured");
-                compare(&db, &model, seed);
-                db.close().expect("closed");
-            }
-        }
-    }
+    of_each_kind(256, |db, seed| {
+        db.get(key(1)).expect("a read is measured");
+        compare(db, &model, seed);
+    });
 }
 
 #[test]

@@ -144,15 +144,11 @@ impl<'a> Unread<'a> {
 }
 
 impl<T> Needs<(&TableReader, T)> {
-    /// Makes the reads. From time to time the first one is made alone, which measures how long a
-    /// read takes.
-    fn read(&self, pool: Option<&ReadPool>, mut reads: Vec<BatchRead>) -> Vec<BatchRead> {
-        let Some(pool) = pool else { return reads };
-        if let (Some(read), Some((reader, _))) = (reads.first_mut(), self.pieces.first()) {
-            if pool.is_turn_to_measure() {
-                reader.read_timed(read);
-            }
+    /// Makes the reads, if there is a pool for them.
+    fn read(&self, pool: Option<&ReadPool>, reads: Vec<BatchRead>) -> Vec<BatchRead> {
+        match (pool, self.pieces.first()) {
+            (Some(pool), Some((reader, _))) => pool.read(reads, |read| reader.read_timed(read)),
+            _ => reads,
         }
-        pool.read(reads)
     }
 }

@@ -125,14 +125,15 @@ impl ReadPool {
         assert!(!batch.has_panicked.load(Ordering::Relaxed), "a thread that reads has panicked");
     }
 
-    /// Whether the next batch of reads should measure how long a read takes: one in 16 does.
-    pub fn is_turn_to_measure(&self) -> bool {
-        self.batches.fetch_add(1, Ordering::Relaxed) % MEASURED_IN == 0
-    }
-
     /// Makes the reads that were not made yet, and returns all in their order: by the operating
-    /// system at once, where it can, else by the threads.
-    pub fn read(&self, mut reads: Vec<BatchRead>) -> Vec<BatchRead> {
+    /// system at once, where it can, else by the threads. One call in 16 has the first read made
+    /// alone by `read_timed`, which measures it.
+    pub fn read(&self, mut reads: Vec<BatchRead>, read_timed: impl FnOnce(&mut BatchRead)) -> Vec<BatchRead> {
+        if let Some(first) = reads.first_mut() {
+            if self.batches.fetch_add(1, Ordering::Relaxed) % MEASURED_IN == 0 {
+                read_timed(first);
+            }
+        }
         let is_left = |read: &&BatchRead| !read.is_made();
         if reads.iter().filter(is_left).count() > 1 {
             self.vfs.read_batch(&mut reads);
@@ -358,7 +359,7 @@ mod tests {
             for count in [0, 1, 2, 100] {
                 // The last ones end beyond the end of the file.
                 let reads = (0..count).map(|at| BatchRead::new(Arc::clone(&file), 3 * at, 10)).collect();
-                let made = pool.read(reads);
+                let made = pool.read(reads, BatchRead::read_now);
                 assert_eq!(made.len() as u64, count);
                 for (at, read) in (0..).step_by(3).zip(made) {
                     match (read.into_bytes(), content.get(at..at + 10)) {

@@ -1,7 +1,7 @@
 //! The reads of a seek, for all runs at once.
 //!
-//! Where a read takes tens of microseconds, a seek that waits for the index partition and the block
-//! of one run after another takes as many times as long as there are runs. So the partitions of all
+//! If a read takes tens of microseconds, a seek that waits for the index partition and the block of
+//! one run after another takes as many times as long as there are runs. So the partitions of all
 //! runs are read together, then the blocks that they list. Runs whose block is in memory, by the
 //! [steps](shamba_table::Seeking) of the seek, are left out.
 //!
@@ -29,22 +29,20 @@ impl MergeIter {
             return;
         }
         for part in [SeekPart::Partition, SeekPart::Block] {
-            let (mut parts, mut reads): (Vec<_>, Vec<BatchRead>) = self
+            let (parts, reads): (Vec<_>, Vec<BatchRead>) = self
                 .missing()
                 .filter_map(|(number, run)| {
                     run.to_read(part, key, seq).map(|(of, read)| ((number, of), read))
                 })
                 .take(READS_MAX)
                 .unzip();
-            // From time to time the first one is made alone, which measures how long a read takes.
-            if let (Some((first, _)), Some(read)) = (parts.first(), reads.first_mut()) {
-                if pool.is_turn_to_measure() {
-                    if let Some((_, run)) = self.missing().find(|(number, _)| number == first) {
-                        run.read_timed(read);
-                    }
+            let first = parts.first().map(|(number, _)| *number);
+            let reads = pool.read(reads, |read| {
+                if let Some((_, run)) = self.missing().find(|(number, _)| Some(*number) == first) {
+                    run.read_timed(read);
                 }
-            }
-            let mut made = parts.drain(..).zip(pool.read(reads)).peekable();
+            });
+            let mut made = parts.into_iter().zip(reads).peekable();
             for (number, run) in self.missing() {
                 if let Some(((_, of), read)) = made.next_if(|((of_run, _), _)| *of_run == number) {
                     run.take_read(of, read);

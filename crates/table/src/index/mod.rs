@@ -272,12 +272,12 @@ impl Index {
     pub(crate) fn read_whole(&self, file: &TableFile, number: usize) -> Result<Bytes> {
         let stored = self.stored_at(number);
         let payload = file.payload(stored.offset, u64::from(stored.bytes), PARTITION)?;
-        self.check(file, number, self.view(file, number, &payload)?)?;
+        self.check(file, number, &self.view(file, number, &payload)?)?;
         Ok(payload)
     }
 
     /// Checks the whole of partition `number`, which was read.
-    pub(crate) fn check(&self, file: &TableFile, number: usize, read: Read<'_>) -> Result<()> {
+    pub(crate) fn check(&self, file: &TableFile, number: usize, read: &Read<'_>) -> Result<()> {
         let checked = read.stored.check(&read.bounds);
         checked.map(|_| ()).map_err(|detail| self.damaged(file, number, detail))
     }

@@ -4,8 +4,8 @@
 //! dropped in between. A partition that is not resident is read once. The iterator keeps it in its
 //! stored form until it moves to another partition, and is charged for it. A seek relies on the
 //! partition's checksum, as a lookup does, because it uses only a few separators. The partition is
-//! checked in full before the iterator moves on to another block in it, and at once if it goes
-//! over the whole table. So a walk reads each byte of the table once at most, whatever the
+//! checked in full before the iterator moves on to a block in it, and at once if it goes over the
+//! whole table. So a walk reads each byte of the table once at most, whatever the
 //! partitions list. Operations on a whole table (its check, its description, cuts for a
 //! compaction) also hold one partition at a time, checked in full.
 //!
@@ -31,7 +31,7 @@ use crate::ledger::{Charge, LedgerPart};
 pub(super) struct IndexCursor {
     /// The partition that was last read for it.
     read: Option<ReadPartition>,
-    /// Whether partitions are checked in full when they are read.
+    /// Whether seeks check partitions in full, too.
     checks: bool,
 }
 
@@ -64,7 +64,7 @@ impl IndexCursor {
         let (_, index) = partitions.index();
         let Some(number) = index.partition_for(key, seq) else { return Ok(None) };
         let first = index.first(number).unwrap_or(BlockNo::FIRST);
-        self.ask(partitions, number, fill_cache, io, |listed| {
+        self.ask(partitions, number, (self.checks, fill_cache), io, |listed| {
             let within = listed.find(key, seq)?;
             Ok(Some((first.plus(within), listed.handle(within)?)))
         })
@@ -79,10 +79,8 @@ impl IndexCursor {
         io: &mut ReadCounters,
     ) -> Result<Option<Handle>> {
         match partitions.index().1.partition_of(number) {
-            Some((partition, within)) => {
-                self.check(partitions, partition)?;
-                self.ask(partitions, partition, fill_cache, io, |listed| listed.handle(within).map(Some))
-            }
+            Some((partition, within)) => self
+                .ask(partitions, partition, (true, fill_cache), io, |listed| listed.handle(within).map(Some)),
             None => Ok(None),
         }
     }
@@ -157,21 +155,13 @@ impl IndexCursor {
         self.read = None;
     }
 
-    /// Checks `partition` in full, if it is the one that was read and was not checked yet.
-    fn check(&mut self, partitions: Partitions<'_>, partition: usize) -> Result<()> {
-        let is_unchecked = |read: &&mut ReadPartition| read.number == partition && !read.is_checked;
-        let Some(read) = self.read.as_mut().filter(is_unchecked) else { return Ok(()) };
-        let (file, index) = partitions.index();
-        index.check(file, partition, index.view(file, partition, &read.payload)?)?;
-        read.is_checked = true;
-        Ok(())
-    }
-
+    /// Asks partition `number`, which is read if it is not resident; `checks`: checks one that is
+    /// not resident in full, unless that was done before.
     fn ask<T>(
         &mut self,
         partitions: Partitions<'_>,
         number: usize,
-        fill_cache: bool,
+        (checks, fill_cache): (bool, bool),
         io: &mut ReadCounters,
         ask: impl Fn(Listed<'_>) -> std::result::Result<T, String>,
     ) -> Result<T> {
@@ -183,25 +173,22 @@ impl IndexCursor {
         }
         let read = match self.read.take() {
             Some(read) if read.number == number => read,
-            _ => partitions.read_partition(number, fill_cache, self.checks, io)?,
+            _ => partitions.read_partition(number, fill_cache, io)?,
         };
         let read = self.read.insert(read);
         debug_assert_eq!(read.number, number, "another partition is held than is searched");
         let view = index.view(file, number, &read.payload)?;
+        if checks && !read.is_checked {
+            index.check(file, number, &view)?;
+            read.is_checked = true;
+        }
         ask(Listed::Stored(view.stored, view.bounds)).map_err(damaged)
     }
 }
 
 impl Partitions<'_> {
-    /// Reads partition `number`, which is not resident, from the cache or from the file; `checks`:
-    /// checks one from the file in full.
-    fn read_partition(
-        self,
-        number: usize,
-        fill_cache: bool,
-        checks: bool,
-        io: &mut ReadCounters,
-    ) -> Result<ReadPartition> {
+    /// Reads partition `number`, which is not resident, from the cache or from the file.
+    fn read_partition(self, number: usize, fill_cache: bool, io: &mut ReadCounters) -> Result<ReadPartition> {
         let (file, index) = self.index();
         // If the index is cached as a whole, the slot of the first partition belongs to the whole
         // index.
@@ -222,22 +209,15 @@ impl Partitions<'_> {
             let bytes = stored.bytes as usize;
             if let Some(mut fresh) = miss.keep.then(|| self.cached().fresh(bytes)).flatten() {
                 file.read_frame_into(stored.offset, bytes, &mut fresh, index::PARTITION)?;
-                let read = index.read(file, number, fresh.get(..bytes).unwrap_or_default())?;
-                if checks {
-                    index.check(file, number, read)?;
-                }
+                index.read(file, number, fresh.get(..bytes).unwrap_or_default())?;
                 self.cached().was_read(miss, bytes);
                 let payload = fresh.publish_pinned(slot, key, bytes.saturating_sub(FRAME_BYTES));
-                return Ok(ReadPartition { number, payload, is_checked: checks, _charge: None });
+                return Ok(ReadPartition { number, payload, is_checked: false, _charge: None });
             }
         }
-        let payload = file.payload(stored.offset, stored.bytes.into(), index::PARTITION)?;
-        let read = index.view(file, number, &payload)?;
-        if checks {
-            index.check(file, number, read)?;
-        }
-        let payload = PinnedBlock::Heap(payload);
-        Ok(ReadPartition { number, payload, is_checked: checks, _charge: Some(charge) })
+        let payload =
+            PinnedBlock::Heap(file.payload(stored.offset, stored.bytes.into(), index::PARTITION)?);
+        Ok(ReadPartition { number, payload, is_checked: false, _charge: Some(charge) })
     }
 }
 

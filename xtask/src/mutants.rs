@@ -56,8 +56,8 @@ const PARTS: [&str; 11] = [
 /// The packages whose tests run, in addition to those of the changed sources.
 const PACKAGES: [&str; 3] = ["shamba", "shamba-tests", "shamba-cli"];
 
-const USAGE: &str =
-    "usage: cargo xtask mutants [--file GLOB]... [--only TEXT] [--jobs N] [--seconds N] [--again]";
+const USAGE: &str = "usage: cargo xtask mutants [--file GLOB]... [--only TEXT] [--jobs N] [--seconds N] [--again]\n    \
+                     [--one-in N]   (a sample: every N-th mutant)";
 
 struct Options {
     globs: Vec<String>,
@@ -66,12 +66,20 @@ struct Options {
     /// Time for the tests of one mutant.
     limit: Duration,
     again: bool,
+    /// Every mutant whose number this divides is run.
+    one_in: usize,
 }
 
 impl Options {
     fn parse(arguments: &[String]) -> Result<Self, String> {
-        let mut options =
-            Self { globs: Vec::new(), only: None, jobs: 2, limit: Duration::from_secs(120), again: false };
+        let mut options = Self {
+            globs: Vec::new(),
+            only: None,
+            jobs: 2,
+            limit: Duration::from_secs(120),
+            again: false,
+            one_in: 1,
+        };
         let mut words = arguments.iter().map(String::as_str);
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value\n{USAGE}"));
@@ -83,6 +91,7 @@ impl Options {
                 "--jobs" => options.jobs = number(value()?)?.clamp(1, 64) as usize,
                 "--seconds" => options.limit = Duration::from_secs(number(value()?)?.max(1)),
                 "--again" => options.again = true,
+                "--one-in" => options.one_in = number(value()?)?.max(1) as usize,
                 _ => return Err(USAGE.to_owned()),
             }
         }
@@ -114,7 +123,8 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     fs::write(&rejected_path, names).map_err(|error| format!("{}: {error}", rejected_path.display()))?;
     let is_due = |mutant: &usize| {
         let key = &keys[*mutant];
-        let is_chosen = options.only.as_ref().is_none_or(|text| key.contains(text.as_str()));
+        let is_chosen = mutant.is_multiple_of(options.one_in)
+            && options.only.as_ref().is_none_or(|text| key.contains(text.as_str()));
         let is_open = match results.get(&mutants[*mutant], key) {
             None => true,
             Some(result) => options.again && !result.is_caught(),

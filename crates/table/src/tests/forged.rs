@@ -260,3 +260,57 @@ fn a_key_that_its_filter_denies_is_found_by_verify() {
     let damage = rig.open().expect("opened").verify();
     assert!(damage.iter().any(|one| one.to_string().contains("denies the key \"a\"")), "{damage:?}");
 }
+
+#[test]
+fn a_partition_that_lists_its_first_block_again_ends_a_walk() {
+    let rows: Vec<Row> =
+        (0..60).map(|i| row(format!("key{i:02}"), 1, "a value that fills a block")).collect();
+    for hold in [Residency::Budgeted, Residency::Cached] {
+        let mut rig = Rig::new(Compression::None, 128);
+        rig.hold = hold;
+        rig.write(&rows, &[]);
+        let mut forged = rig.bytes();
+        let described = describe(&rig.env, &rig.path(), None).expect("described");
+        let index = described.sections.iter().find(|section| section.kind == SectionKind::Index);
+        let (start, end) =
+            index.map(|index| (index.offset as usize, index.end() as usize)).expect("an index");
+        // A block's offset, length and number of entries.
+        let place_of = |bytes: &[u8], offset: u64| {
+            let mut windows = bytes[start..end].windows(16);
+            start + windows.position(|window| window[..8] == offset.to_le_bytes()).expect("it is listed")
+        };
+        let first = place_of(&forged, described.blocks[0].offset);
+        let first: [u8; 16] = forged[first..first + 16].try_into().expect("16 bytes");
+        assert!(described.blocks.len() > 10, "{} blocks", described.blocks.len());
+        for block in &described.blocks[1..] {
+            let place = place_of(&forged, block.offset);
+            forged[place..place + 16].copy_from_slice(&first);
+        }
+        let sum = checksum(rig.options.birth, start as u64, &forged[start..end - 4]);
+        forged[end - 4..end].copy_from_slice(&sum.to_le_bytes());
+        rig.replace(&forged);
+
+        let table = rig.open().expect("opened");
+        assert_eq!(
+            rig.get(&table, b"key00", SeqNo(1)).expect("read").expect("there").value,
+            rows[0].value[..]
+        );
+        let entries = u32::from_le_bytes([first[12], first[13], first[14], first[15]]) as usize;
+        let walks: [fn(&mut TableIter) -> Result<()>; 2] = [TableIter::next, TableIter::prev];
+        for (number, step) in walks.into_iter().enumerate() {
+            let mut iter = table.iter(true);
+            let begin = |iter: &mut TableIter| match number {
+                0 => iter.seek(b"key00", SeqNo(1)),
+                _ => iter.seek_for_prev(b"key59", SeqNo(1)),
+            };
+            let mut seen = 0;
+            let mut ended = begin(&mut iter);
+            while ended.is_ok() && iter.valid() {
+                (seen, ended) = (seen + 1, step(&mut iter));
+            }
+            let error = ended.expect_err("a partition that lists a block again").to_string();
+            assert!(error.contains("index partition"), "{error}");
+            assert!(seen <= entries, "{hold} {number}: {seen} of {entries} entries");
+        }
+    }
+}

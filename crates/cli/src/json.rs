@@ -81,6 +81,8 @@ pub fn lookup_counters(stats: &Stats) -> Value {
         "cache_hits": stats.cache_hits,
         "reads": reads(&stats.reads),
         "table_opens": stats.table_opens,
+        "range_reads": reads(&stats.range_reads),
+        "range_cache_hits": stats.range_cache_hits,
         "range_values": stats.range_values,
         "range_value_reads": stats.range_value_reads,
         "prefix_filters": stats.prefix_filters,

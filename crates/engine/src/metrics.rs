@@ -58,10 +58,15 @@ macro_rules! work_counters {
             pub record_hits: u64,
             /// Lookups that found a value.
             pub found: u64,
-            /// Scans that were positioned and have ended.
+            /// Scans that were positioned, and have ended. Long ones are counted while they go on.
             pub ranges: u64,
             /// Entries read by these scans.
             pub range_entries: u64,
+            /// Reads from tables and value files by these scans. Of blocks that are read ahead
+            /// together, each used block counts as one.
+            pub range_reads: ReadsByKind,
+            /// Data blocks that these scans found in the cache.
+            pub range_cache_hits: u64,
             /// Values that scans read from value files.
             pub range_values: u64,
             /// Reads that these values took: values that lie close together take one.
@@ -164,6 +169,8 @@ macro_rules! work_counters {
                 lookup_fields!(found);
                 lookup_fields!(ranges);
                 lookup_fields!(range_entries);
+                lookup_fields!(range_reads);
+                lookup_fields!(range_cache_hits);
                 lookup_fields!(range_values);
                 lookup_fields!(range_value_reads);
                 lookup_fields!(prefix_filters);

@@ -90,6 +90,15 @@ pub struct ReadCounters {
 }
 
 impl ReadCounters {
+    /// Takes the counts of reads, and of what was found in the cache, and leaves zeros. `None` if
+    /// there are none. Not for counters that measure time.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Self> {
+        debug_assert!(!self.timed, "counters of a timed search are taken");
+        let is_empty = !self.has_reads() && self.cache_hits + self.filter_hits == 0;
+        if is_empty { None } else { Some(std::mem::take(self)) }
+    }
+
     /// Whether anything was read from the file.
     #[inline]
     pub fn has_reads(&self) -> bool {

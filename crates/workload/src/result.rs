@@ -60,6 +60,10 @@ pub struct BenchResult {
     pub gets: u64,
     /// Reads of all point lookups from files.
     pub reads: ReadsByKind,
+    /// Times that a scan was placed.
+    pub scans: u64,
+    /// Reads of all scans from files.
+    pub scan_reads: ReadsByKind,
     /// For fills: seconds from the first operation until all flushes and compactions were complete,
     /// including the preparation of keys.
     pub idle_seconds: Option<f64>,
@@ -125,6 +129,8 @@ impl BenchResult {
             data_reads_per_get: per_get(stats.reads.data.count),
             gets: stats.lookups,
             reads: stats.reads,
+            scans: stats.ranges,
+            scan_reads: stats.range_reads,
             idle_seconds: totals.idle_seconds,
             idle_ops_per_s: totals.idle_seconds.map(|seconds| totals.ops as f64 / seconds.max(1e-9)),
             write_amplification: (stats.bytes_user > 0).then_some(written),

@@ -205,8 +205,15 @@ fn watched(db: &Db, workload: Workload, options: &Options) -> Result<BenchResult
 const HEADINGS: &str = "workload              operations        ops/s     ns/op       p50       p99     p99.9   CPU ns  found  hashes  filters  reads  pages";
 
 fn line(result: &BenchResult) -> String {
-    let (gets, read) = (result.gets.max(1) as f64, result.reads.all());
-    // A dash where there was nothing to count: no lookups, or no point lookups.
+    // Of lookups, or, without any, of scans. A dash where there was nothing to count.
+    let (counted, read) = match result.gets {
+        0 => (result.scans, result.scan_reads.all()),
+        gets => (gets, result.reads.all()),
+    };
+    let per_read = |value: u64| match counted {
+        0 => "-".into(),
+        counted => format!("{:.2}", value as f64 / counted as f64),
+    };
     let found = result.expected_found_share.map_or("-".into(), |_| format!("{:.3}", result.found_share));
     let per_get = |value: f64| if result.hashes_per_get > 0.0 { format!("{value:.2}") } else { "-".into() };
     format!(
@@ -222,8 +229,8 @@ fn line(result: &BenchResult) -> String {
         found,
         per_get(result.hashes_per_get),
         per_get(result.filters_per_get),
-        per_get(read.count as f64 / gets),
-        per_get(read.pages as f64 / gets),
+        per_read(read.count),
+        per_read(read.pages),
     )
 }
 
@@ -252,6 +259,8 @@ fn object(result: &BenchResult) -> Value {
         "data_reads_per_get": result.data_reads_per_get,
         "gets": result.gets,
         "reads": json::reads(&result.reads),
+        "scans": result.scans,
+        "scan_reads": json::reads(&result.scan_reads),
         "idle_seconds": result.idle_seconds,
         "idle_ops_per_s": result.idle_ops_per_s,
         "write_amplification": result.write_amplification,

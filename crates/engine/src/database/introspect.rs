@@ -36,6 +36,9 @@ pub(super) fn stats(core: &Core, keyspace: &Arc<KeyspaceCore>) -> Stats {
     stats.iterators_revoked = core.reads.iterators().revoked();
     let walked = core.reads.iterators().walked();
     (stats.ranges, stats.range_entries) = (walked.ranges, walked.entries);
+    stats.range_reads = walked.reads.reads;
+    stats.range_reads.value = stats.range_reads.value.plus(walked.values.reads);
+    stats.range_cache_hits = walked.reads.cache_hits;
     (stats.range_values, stats.range_value_reads) = (walked.values.values, walked.values.reads.count);
     (stats.prefix_filters, stats.prefix_runs_skipped) = (walked.filters, walked.runs_skipped);
     stats.obsolete_files = core.catalog.obsolete_files() as u64;

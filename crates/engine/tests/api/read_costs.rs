@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use shamba::env::{Env, Layer, MemFs, RandomFile, Vfs};
-use shamba::{Compression, Db, Reads, Residency, Stats};
+use shamba::{Compression, Db, Reads, ReadsByKind, Residency, Stats};
 
 /// Length of a page, in bytes.
 const PAGE_BYTES: u64 = 4_096;
@@ -82,7 +82,22 @@ fn look_up(db: &Db) {
     assert!(found.iter().all(Option::is_some));
 }
 
-/// The statistics of lookups with this residency, after a comparison with the recorded reads.
+/// Short scans in both directions, with values and without, and scans of everything.
+fn scan(db: &Db, is_whole: bool) {
+    for number in (0..ENTRIES - 2).step_by(41) {
+        let seen: Vec<_> = db.range(key(number)..).take(2).map(|entry| entry.expect("readable")).collect();
+        assert!(seen[1].0 == key(number + 1).as_bytes() && *seen[1].1 == *value(number + 1), "{number}");
+        assert_eq!(db.range(..=key(number)).rev().take(2).count(), 2.min(number as usize + 1));
+        assert_eq!(db.keys(key(number)..).take(2).count(), 2);
+    }
+    if is_whole {
+        assert_eq!(db.iter().count(), ENTRIES as usize);
+        assert_eq!(db.keys(..).rev().count(), ENTRIES as usize);
+    }
+}
+
+/// The statistics of lookups with this residency, after a comparison with the recorded reads of
+/// lookups and of scans.
 fn cost(residency: Residency, compression: Compression) -> Stats {
     let fs = Noting { below: Arc::new(MemFs::new()), reads: Arc::default() };
     let env = Env::deterministic(Arc::new(fs.clone()), 1);
@@ -109,6 +124,26 @@ fn cost(residency: Residency, compression: Compression) -> Stats {
     assert_eq!(stats.reads.all(), fs.take(), "{residency:?} {compression:?}");
     let of = |kind: Reads| kind.count > 0 && kind.bytes >= kind.count && kind.pages_touched >= kind.pages;
     assert!(of(stats.reads.data) && of(stats.reads.value), "{:?}", stats.reads);
+    assert_eq!(stats.range_reads, ReadsByKind::default(), "lookups are no scans");
+    for is_whole in [false, true] {
+        let before = db.stats();
+        scan(&db, is_whole);
+        let scans = db.stats().since(&before);
+        let (reads, asked) = (scans.range_reads.all(), fs.take());
+        assert_eq!(scans.reads, ReadsByKind::default(), "scans are no lookups");
+        if is_whole {
+            // Each block that is read ahead counts as a read.
+            assert!(
+                reads.count > asked.count && reads.bytes <= asked.bytes,
+                "{reads:?}, asked for {asked:?}"
+            );
+        } else {
+            assert_eq!(reads, asked, "{residency:?} {compression:?}, short scans");
+        }
+        assert!(of(scans.range_reads.data) && of(scans.range_reads.value), "{:?}", scans.range_reads);
+        assert_eq!(scans.range_reads.index.count > 0, residency == Residency::Cached);
+        assert_eq!(scans.range_cache_hits, 0, "the cache holds nothing");
+    }
     stats
 }
 

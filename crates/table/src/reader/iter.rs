@@ -13,6 +13,7 @@ mod seeking;
 pub use self::cold::SeekRead;
 pub use self::seeking::{SEEK_STEPS, Seeking};
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -25,7 +26,7 @@ use super::walked::IndexCursor;
 use crate::block::EntryCursor;
 use crate::cache::PinnedBlock;
 use crate::copies::{Copies, CopyEnd, CopyLimits};
-use crate::counters::ReadCounters;
+use crate::counters::{ReadCounters, Reads};
 use crate::entry::EntryView;
 use crate::entry_iter::EntryIter;
 use crate::index::{BlockNo, Handle};
@@ -46,6 +47,8 @@ pub struct TableIter {
     ahead: ReadAhead,
     index: IndexCursor,
     counters: ReadCounters,
+    /// Reads of large values, which are read through a shared reference.
+    value_reads: Cell<Reads>,
     /// Charge for the entry, and for the current block if it is not in a frame of the cache.
     charge: Charge,
 }
@@ -69,12 +72,16 @@ impl TableIter {
             ahead: ReadAhead::new(walk),
             index: IndexCursor::new(matches!(walk, Walk::Whole { .. })),
             counters: ReadCounters::default(),
+            value_reads: Cell::default(),
         }
     }
 
-    /// Cost of the iteration so far.
-    pub fn counters(&self) -> ReadCounters {
-        self.counters
+    /// Cost of the iteration since the last call, in all tables that it has read; `None` if nothing
+    /// was read or found in the cache.
+    #[inline]
+    pub fn take_counters(&mut self) -> Option<ReadCounters> {
+        self.counters.value = self.value_reads.take();
+        self.counters.take()
     }
 
     /// Moves to another table, to be read in the same way. The iterator is invalid until the next
@@ -409,7 +416,10 @@ impl EntryIter for TableIter {
     fn read_value(&self, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let (kind, value) = (self.kind(), self.value());
         if kind.is_large() {
-            self.table.read_large_into(kind, value, &mut ReadCounters::default(), sink)
+            let mut io = ReadCounters { value: self.value_reads.get(), ..ReadCounters::default() };
+            let read = self.table.read_large_into(kind, value, &mut io, sink);
+            self.value_reads.set(io.value);
+            read
         } else {
             sink(value)
         }

@@ -278,7 +278,8 @@ fn walks_read_each_absent_partition_once_and_hold_one_at_a_time() {
             iter.next().expect("readable");
         }
         assert!(!iter.valid());
-        assert_eq!(iter.counters().index.count, table.index_partitions() as u64);
+        let counters = iter.take_counters().expect("it has read");
+        assert_eq!(counters.index.count, table.index_partitions() as u64);
         // The current partition, and the read-ahead: at most the blocks of one partition.
         assert!(most <= (4 << 10) + (64 << 10), "{most} bytes");
         assert_eq!(rig.ledger.bytes(LedgerPart::Indexes), before, "a walk takes nothing into memory");

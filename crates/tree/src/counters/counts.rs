@@ -24,6 +24,17 @@ impl ReadsByKind {
         self.filter.plus(self.index).plus(self.data).plus(self.value)
     }
 
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            filter: self.filter.plus(other.filter),
+            index: self.index.plus(other.index),
+            data: self.data.plus(other.data),
+            value: self.value.plus(other.value),
+        }
+    }
+
     /// The reads since `earlier`.
     #[must_use]
     pub fn saturating_sub(self, earlier: Self) -> Self {
@@ -33,6 +44,12 @@ impl ReadsByKind {
             data: self.data.saturating_sub(earlier.data),
             value: self.value.saturating_sub(earlier.value),
         }
+    }
+}
+
+impl From<ReadCounters> for ReadsByKind {
+    fn from(io: ReadCounters) -> Self {
+        Self { filter: io.filter, index: io.index, data: io.data, value: io.value }
     }
 }
 

@@ -22,7 +22,7 @@ use shamba_table::{Charge, Ledger, LedgerPart};
 use super::batch::Batch;
 use super::later::ValueCost;
 use super::slot;
-use super::visible::VisibleIter;
+use super::visible::{ScanReads, VisibleIter};
 use crate::counters::Countdown;
 use crate::lookup::pool::ReadPool;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
@@ -119,7 +119,7 @@ struct Shard {
     sweep_at: usize,
 }
 
-/// Work of scans: the number of seeks, of entries read, and of filters asked.
+/// Work of scans: the number of seeks, of entries read, of filters asked, and reads from files.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Walked {
     /// Times that a scan was placed.
@@ -134,6 +134,8 @@ pub struct Walked {
     pub goings_on: u64,
     /// Values that scans read from value files.
     pub values: ValueCost,
+    /// All other reads of scans.
+    pub reads: ScanReads,
 }
 
 /// The reusable parts of a scan that ended.
@@ -354,6 +356,7 @@ impl IterRegistry {
         shard.walked.filters += walked.filters;
         shard.walked.runs_skipped += walked.runs_skipped;
         shard.walked.values = shard.walked.values.plus(walked.values);
+        shard.walked.reads = shard.walked.reads.plus(walked.reads);
     }
 
     /// The work of all scans, without the last part of those that still go on.
@@ -365,6 +368,7 @@ impl IterRegistry {
             runs_skipped: sum.runs_skipped + shard.runs_skipped,
             goings_on: sum.goings_on + shard.goings_on,
             values: sum.values.plus(shard.values),
+            reads: sum.reads.plus(shard.reads),
         })
     }
 

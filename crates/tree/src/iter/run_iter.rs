@@ -13,6 +13,7 @@
 
 mod cold;
 mod reached;
+mod reads;
 
 use std::sync::Arc;
 

@@ -365,9 +365,10 @@ impl Scan {
                 if is_sampled {
                     iter.note_seek(false); // A run without a table there has not counted it.
                 }
-                if let Some(AskedFilters { filters, runs_skipped, hashes, .. }) = asked {
+                if let Some(AskedFilters { filters, runs_skipped, hashes, counts }) = asked {
                     self.walked.filters += filters;
                     self.walked.runs_skipped += runs_skipped;
+                    self.walked.reads.reads = self.walked.reads.reads.plus(counts.reads());
                     if is_sampled && hashes > 0 {
                         self.source.views.note_lookup(self.found.len() > 0);
                     }
@@ -378,6 +379,9 @@ impl Scan {
         // While the view keeps the files. An error here is that of an earlier entry than `moved`
         // is.
         let resolved = self.found.resolve(self.source.owner.reading_threads(), &mut self.walked.values);
+        if let Some(Live { iter, .. }) = live.as_mut() {
+            iter.take_reads(&mut self.walked.reads);
+        }
         let (moved, failed) = outcome(resolved.and(moved), &self.found);
         self.at = 0;
         self.direction = direction;

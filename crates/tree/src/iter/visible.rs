@@ -27,6 +27,7 @@ mod advance;
 mod elsewhere;
 mod fold;
 mod prefixes;
+mod reads;
 mod tombstones;
 
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use shamba_table::{EntryIter, EntryView, Walk};
 
 use self::advance::{Advance, Step};
 use self::elsewhere::{Place, take_later};
+pub use self::reads::ScanReads;
 use self::tombstones::Tombstones;
 use super::batch::Batch;
 use super::merge::{Hidden, MergeIter};

@@ -135,7 +135,7 @@ pub use ledger::{Charge, Ledger, LedgerPart};
 pub use range::RangeTombstone;
 pub use reader::{
     AHEAD_BYTES, BlockToTake, Held, LoadedBlock, ReaderOptions, ResidentFilter, SEEK_STEPS, SeekRead,
-    Seeking, TableIter, TableReader, Unasked, ValueMode, Walk,
+    Seeking, TableIter, TableReader, Unasked, ValueMode, WRONG_FILTER, Walk,
 };
 pub use residency::{CacheUnit, CacheUnits, Residency};
 pub use salvage::{Gap, Salvage, SalvageWalk, SalvagedEntry, survey_damage};

@@ -41,6 +41,9 @@ use crate::{Error, Result};
 /// charge with its own.
 const SLICE_EXTRA_BYTES: usize = size_of::<Pages>() + size_of::<Charge>() + 40;
 
+/// Maximum memory of the slices with which a check compares keys: those of some ten million keys.
+const CHECKED_BYTES_MAX: u64 = 16 << 20;
+
 /// The filter of an open table.
 #[derive(Debug)]
 pub(crate) struct TableFilter {
@@ -312,6 +315,30 @@ impl TableFilter {
     /// Reads every slice from `file` and returns the damage.
     pub(super) fn verify(&self, file: &TableFile) -> Result<Vec<Error>> {
         self.stored.verify(file)
+    }
+
+    /// A filter of the undamaged slices of `file`, whatever is resident: of the first ones that
+    /// take at most [`CHECKED_BYTES_MAX`].
+    ///
+    /// # Errors
+    /// `Io` when reading fails.
+    pub(super) fn whole(&self, file: &TableFile) -> Result<ResidentFilter> {
+        let geometry = self.stored.geometry;
+        let mut slices = vec![None; geometry.slices()];
+        let mut bytes = 0;
+        for (number, slice) in slices.iter_mut().enumerate() {
+            let Some(place) = self.stored.place_of(number) else { continue };
+            bytes += held_bytes(place.bytes);
+            if bytes > CHECKED_BYTES_MAX {
+                break;
+            }
+            match read(file, place, self.cached.ledger()) {
+                Ok(read) => *slice = Some(read),
+                Err(error) if error.is_corruption() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(ResidentFilter::new(geometry, slices.into(), Unasked::default()))
     }
 }
 

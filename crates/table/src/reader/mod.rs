@@ -64,6 +64,7 @@ pub use self::iter::{SEEK_STEPS, SeekRead, Seeking, TableIter};
 pub(crate) use self::load::{Loaded, PROPERTIES, RANGE_TOMBSTONES, load, load_footer, load_footer_of};
 pub use self::lookup::ValueMode;
 pub use self::resident::{ResidentFilter, Unasked};
+pub use self::verify::WRONG_FILTER;
 pub(crate) use self::walked::ListedBlock;
 
 use std::path::Path;

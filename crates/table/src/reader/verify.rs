@@ -2,7 +2,8 @@
 //!
 //! Reports all damage that it can distinguish: each section, each index partition, each filter
 //! slice, each data block separately. Totals (counts, content digest, bounds) are compared only if
-//! no data block is damaged, so that one cause is reported once.
+//! no data block is damaged, so that one cause is reported once. Every key is also asked of the
+//! filter as it is in the file, whatever is resident.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,6 +33,13 @@ use crate::{Error, Result};
 /// would have one for each reference.
 const VALUE_ERRORS_MAX: usize = 100;
 
+/// Maximum number of keys that a filter denies which a check of a table reports.
+const DENIALS_MAX: usize = 100;
+
+/// Name of a filter that denies a key of its table, in errors. Unlike a damaged one, which is left
+/// out, it makes lookups miss the key.
+pub const WRONG_FILTER: &str = "wrong filter";
+
 /// Name of the zeros between blocks in errors.
 const PADDING: &str = "padding";
 
@@ -46,14 +54,20 @@ pub(super) struct CheckedTable<'a> {
 impl CheckedTable<'_> {
     /// Reads every byte of every section and returns all damage; empty if there is none.
     pub(super) fn damage(self) -> Vec<Error> {
-        let resident = self.filter.map(TableFilter::resident);
-        let mut check =
-            Check { table: self, resident, damage: Vec::new(), of_values: Vec::new(), seen: Seen::default() };
+        let mut check = Check {
+            table: self,
+            filter: None,
+            damage: Vec::new(),
+            of_values: Vec::new(),
+            denials: Vec::new(),
+            seen: Seen::default(),
+        };
         check.length();
         check.sections();
         let unreadable = check.index();
         check.data(&unreadable);
         check.damage.append(&mut check.of_values);
+        check.damage.append(&mut check.denials);
         check.damage
     }
 
@@ -70,12 +84,14 @@ impl CheckedTable<'_> {
 /// A full check in progress.
 struct Check<'a> {
     table: CheckedTable<'a>,
-    /// The resident filter at the start of the check.
-    resident: Option<ResidentFilter>,
+    /// The filter, read for the check.
+    filter: Option<ResidentFilter>,
     /// Damage found so far.
     damage: Vec<Error>,
     /// Damage to values in value files, which is none of the table's.
     of_values: Vec<Error>,
+    /// Keys and prefixes that the filter denies.
+    denials: Vec<Error>,
     /// Totals of the data checked so far.
     seen: Seen,
 }
@@ -113,10 +129,14 @@ impl Check<'_> {
         keep(damage, load_tombstones(file, &loaded.footer, &loaded.properties).map(|_| ()));
         if let Some(section) = loaded.footer.section(SectionKind::Filter) {
             keep(damage, StoredFilter::load(file, section).map(|_| ()));
-            match filter.map(|filter| filter.verify(file)) {
-                Some(Ok(found)) => damage.extend(found),
-                Some(Err(error)) => damage.push(error),
-                None => {}
+            if let Some(filter) = filter {
+                match filter.verify(file).and_then(|found| Ok((found, filter.whole(file)?))) {
+                    Ok((found, whole)) => {
+                        damage.extend(found);
+                        self.filter = Some(whole);
+                    }
+                    Err(error) => damage.push(error),
+                }
             }
         }
         for tombstone in &loaded.tombstones {
@@ -286,13 +306,13 @@ impl Check<'_> {
                 let last_key = last.as_ref().map(|(key, _)| &key[..]);
                 if let Some(prefix) = self.new_prefix(last_key, &key) {
                     self.seen.prefixes += 1;
-                    self.in_filter(self.table.digest.digest(prefix), "prefix", prefix)?;
+                    self.ask_filter(self.table.digest.digest(prefix), "prefix", prefix);
                 }
             }
             if new_key || tag.is_none() {
                 let digest = self.table.digest.digest(&key);
                 tag = Some(digest.block_tag());
-                self.in_filter(digest, "key", &key)?;
+                self.ask_filter(digest, "key", &key);
             }
             if tag.is_some_and(|tag| !block.tag_agrees(place, tag)) {
                 return Err(damaged(format!("the tag of entry {place} is not that of its key")));
@@ -342,15 +362,15 @@ impl Check<'_> {
         (is_new && prefix.len() < key.len()).then_some(prefix)
     }
 
-    /// Checks that the filter does not deny a key or prefix of the table.
-    fn in_filter(&self, digest: KeyDigest, kind: &str, name: &[u8]) -> Result<()> {
-        if self.resident.as_ref().is_none_or(|filter| filter.may_contain(digest)) {
-            return Ok(());
+    /// Asks the filter for a key or prefix of the table, which it must not deny.
+    fn ask_filter(&mut self, digest: KeyDigest, kind: &str, name: &[u8]) {
+        let is_denied = self.filter.as_ref().is_some_and(|filter| !filter.may_contain(digest));
+        if is_denied && self.denials.len() < DENIALS_MAX {
+            let loaded = self.table.loaded;
+            let offset = loaded.footer.section(SectionKind::Filter).map_or(0, |section| section.offset);
+            let detail = format!("it denies the {kind} \"{}\"", name.escape_ascii());
+            self.denials.push(loaded.file.damaged(offset, WRONG_FILTER, detail));
         }
-        let loaded = self.table.loaded;
-        let offset = loaded.footer.section(SectionKind::Filter).map_or(0, |section| section.offset);
-        let detail = format!("it denies the {kind} \"{}\"", name.escape_ascii());
-        Err(loaded.file.damaged(offset, "filter", detail))
     }
 
     fn totals(&mut self) {

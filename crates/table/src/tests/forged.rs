@@ -245,9 +245,9 @@ fn a_tag_that_would_deny_its_key_is_found_by_verify() {
 }
 
 #[test]
-fn a_key_that_its_filter_denies_is_found_by_verify() {
-    let rig = Rig::new(Compression::None, 4_096);
-    rig.write(&[row("a", 1, "1")], &[]);
+fn keys_that_their_filter_denies_are_found_by_verify_whatever_is_resident() {
+    let mut rig = Rig::new(Compression::None, 4_096);
+    rig.write(&[row("a", 1, "1"), row("b", 2, "2")], &[]);
     let mut bytes = rig.bytes();
     let described = describe(&rig.env, &rig.path(), None).expect("described");
     let filter = described.sections.iter().find(|section| section.kind == SectionKind::Filter);
@@ -257,8 +257,15 @@ fn a_key_that_its_filter_denies_is_found_by_verify() {
     let sum = checksum(rig.options.birth, start as u64, &bytes[start..end]);
     bytes[end..end + 4].copy_from_slice(&sum.to_le_bytes());
     rig.replace(&bytes);
-    let damage = rig.open().expect("opened").verify();
-    assert!(damage.iter().any(|one| one.to_string().contains("denies the key \"a\"")), "{damage:?}");
+    for hold in Residency::ALL {
+        rig.filter = hold;
+        let damage: Vec<String> = rig.open().expect("opened").verify().iter().map(Error::to_string).collect();
+        let denied = ["a", "b"].map(|key| format!("denies the key \"{key}\""));
+        assert_eq!(damage.len(), 2, "{hold}: {damage:?}");
+        for (found, expected) in damage.iter().zip(denied) {
+            assert!(found.contains(&expected) && found.contains(WRONG_FILTER), "{hold}: {found}");
+        }
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shamba_env::Env;
-use shamba_table::TableReader;
+use shamba_table::{TableReader, WRONG_FILTER};
 
 use crate::catalog::Catalog;
 use crate::directory::log_numbers;
@@ -280,7 +280,7 @@ fn verify_table(reader: &Arc<TableReader>, affected: &str, report: &mut CheckRep
     for error in reader.verify() {
         let error = Error::from(error);
         match error.damage() {
-            Some(damage) if damage.structure.contains("filter") => {
+            Some(damage) if damage.structure.contains("filter") && damage.structure != WRONG_FILTER => {
                 let text = error.chain().to_string();
                 // The warning from loading the filter states the consequence, too, and may be in
                 // the report already; prefer it.

@@ -29,12 +29,15 @@ pub enum ErrorKind {
     Locked,
     /// The file or operation needs a version or feature that this build does not have.
     Unsupported,
-    /// The disk is full. Writes resume automatically when space is available.
+    /// The disk is full. Writes resume automatically when space is available, unless
+    /// [`Durability::Buffered`](crate::Durability::Buffered) writes were in memory: then they are
+    /// off.
     NoSpace,
     /// Writes are off: the database was opened read-only, or a failure disabled them until a
     /// reopen.
     ReadOnly,
-    /// A write reached its deadline while flushes or compactions were behind.
+    /// Flushes or compactions are behind: a write reached its deadline, or a call that waits for
+    /// background work saw no progress for `wait-timeout`.
     Stalled,
     /// An argument or option is wrong.
     Invalid,

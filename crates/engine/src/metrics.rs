@@ -62,8 +62,8 @@ macro_rules! work_counters {
             pub ranges: u64,
             /// Entries read by these scans.
             pub range_entries: u64,
-            /// Reads from tables and value files by these scans. Of blocks that are read ahead
-            /// together, each used block counts as one.
+            /// Reads from tables and value files by these scans, not from logs. Of blocks that are
+            /// read ahead together, each used block counts as one.
             pub range_reads: ReadsByKind,
             /// Data blocks that these scans found in the cache.
             pub range_cache_hits: u64,

@@ -168,7 +168,7 @@ impl Ring {
 /// Whether a call that failed with `error` may succeed later: memory is short, or completions have
 /// to be taken first.
 fn is_passing(error: &io::Error) -> bool {
-    error.raw_os_error().is_some_and(|number| [libc::EAGAIN, libc::EBUSY].contains(&number))
+    error.raw_os_error().is_some_and(|number| [libc::EAGAIN, libc::EBUSY, libc::ENOMEM].contains(&number))
 }
 
 #[cfg(test)]

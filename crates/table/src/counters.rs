@@ -90,13 +90,25 @@ pub struct ReadCounters {
 }
 
 impl ReadCounters {
-    /// Takes the counts of reads, and of what was found in the cache, and leaves zeros. `None` if
-    /// there are none. Not for counters that measure time.
+    /// Moves the counts of reads, and of what was found in the cache, to `sum`. Not for counters
+    /// that measure time.
     #[inline]
-    pub(crate) fn take(&mut self) -> Option<Self> {
-        debug_assert!(!self.timed, "counters of a timed search are taken");
-        let is_empty = !self.has_reads() && self.cache_hits + self.filter_hits == 0;
-        if is_empty { None } else { Some(std::mem::take(self)) }
+    pub fn move_to(&mut self, sum: &mut Self) {
+        debug_assert!(!self.timed, "counters of a timed search are moved");
+        sum.cache_hits += std::mem::take(&mut self.cache_hits);
+        sum.filter_hits += std::mem::take(&mut self.filter_hits);
+        if self.has_reads() {
+            self.move_reads_to(sum);
+        }
+    }
+
+    #[cold]
+    fn move_reads_to(&mut self, sum: &mut Self) {
+        let Self { index, data, filter, value, .. } = std::mem::take(self);
+        sum.index = sum.index.plus(index);
+        sum.data = sum.data.plus(data);
+        sum.filter = sum.filter.plus(filter);
+        sum.value = sum.value.plus(value);
     }
 
     /// Whether anything was read from the file.

@@ -36,7 +36,7 @@ pub(super) fn stats(core: &Core, keyspace: &Arc<KeyspaceCore>) -> Stats {
     stats.iterators_revoked = core.reads.iterators().revoked();
     let walked = core.reads.iterators().walked();
     (stats.ranges, stats.range_entries) = (walked.ranges, walked.entries);
-    stats.range_reads = walked.reads.reads;
+    stats.range_reads = walked.reads.into();
     stats.range_reads.value = stats.range_reads.value.plus(walked.values.reads);
     stats.range_cache_hits = walked.reads.cache_hits;
     (stats.range_values, stats.range_value_reads) = (walked.values.values, walked.values.reads.count);

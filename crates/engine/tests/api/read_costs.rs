@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use shamba::env::{Env, Layer, MemFs, RandomFile, Vfs};
-use shamba::{Compression, Db, Reads, ReadsByKind, Residency, Stats};
+use shamba::{Compression, Db, KeyspaceOptions, Prefix, ReadOptions, Reads, ReadsByKind, Residency, Stats};
 
 /// Length of a page, in bytes.
 const PAGE_BYTES: u64 = 4_096;
@@ -157,4 +157,36 @@ fn the_statistics_count_what_the_file_system_is_asked_for() {
         assert!(cached.reads.filter.count >= cached.lookups / 2, "{:?}", cached.reads);
         assert!(cached.reads.index.count > 0, "{:?}", cached.reads);
     }
+}
+
+/// Without read-ahead each block that a scan reads is a read of its own.
+#[test]
+fn scans_count_blocks_in_the_cache_filters_and_values_in_files() {
+    let fs = Noting { below: Arc::new(MemFs::new()), reads: Arc::default() };
+    let env = Env::deterministic(Arc::new(fs.clone()), 1);
+    let options = KeyspaceOptions::new().value_threshold(1_000).prefix(Prefix::Delimited(b' '));
+    let db = Db::builder("/db").env(env).memory_budget(32 << 20).keyspace("default", options);
+    let db = db.experimental(|e| e.filter_residency(Residency::Cached)).open().expect("open");
+    for number in 0..ENTRIES {
+        db.put(key(number), value(number)).expect("put");
+    }
+    db.compact().expect("compact");
+    db.wait_idle().expect("idle");
+    fs.take();
+    let scan = || {
+        let before = db.stats();
+        let reader = db.with(&ReadOptions::new().readahead_bytes(0));
+        assert_eq!(reader.iter().count(), ENTRIES as usize);
+        assert_eq!(reader.prefix("key ").take(10).count(), 10);
+        assert_eq!(reader.prefix("another ").count(), 0);
+        let scans = db.stats().since(&before);
+        assert_eq!(scans.range_reads.all(), fs.take(), "{:?}", scans.range_reads);
+        assert_eq!(scans.range_values, u64::from(ENTRIES / LARGE_EVERY) + 1, "one more for the prefix");
+        scans
+    };
+    let first = scan();
+    assert!(first.range_reads.value.count > 0 && first.range_reads.filter.count > 0, "{first:?}");
+    let second = scan();
+    assert!(second.range_cache_hits > first.range_cache_hits, "{} hits", second.range_cache_hits);
+    assert!(second.range_reads.data.count < first.range_reads.data.count / 2, "{:?}", second.range_reads);
 }

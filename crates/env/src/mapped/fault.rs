@@ -139,16 +139,19 @@ fn last_error() -> i32 {
 }
 
 extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the system passes a valid `siginfo_t`, and for this signal it has an address. The
-    // address of `errno` belongs to this thread.
-    let (address, errno) = unsafe { ((*info).si_addr() as usize, libc::__errno_location()) };
+    // SAFETY: the system passes a valid `siginfo_t`, and for a fault it has an address. The address
+    // of `errno` belongs to this thread.
+    let (code, address, errno) =
+        unsafe { ((*info).si_code, (*info).si_addr() as usize, libc::__errno_location()) };
+    // A process or thread sends it; the others are faults.
+    let is_sent = code <= 0;
     // SAFETY: as above. A handler leaves `errno` as it was.
     let errno_before = unsafe { *errno };
-    let is_handled = replace_piece(address);
+    let is_handled = !is_sent && replace_piece(address);
     // SAFETY: as above.
     unsafe { *errno = errno_before };
     if !is_handled {
-        pass_on(signal, info, context);
+        pass_on(signal, is_sent, info, context);
     }
 }
 
@@ -192,9 +195,10 @@ fn replace_piece(address: usize) -> bool {
 }
 
 /// Passes a signal on to the action before ours.
-fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+fn pass_on(signal: libc::c_int, is_sent: bool, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let previous = PREVIOUS.get();
     match previous.map_or(libc::SIG_DFL, |action| action.sa_sigaction) {
+        libc::SIG_IGN if is_sent => {}
         // For a fault of this thread the two are the same: the system does not ignore it. The
         // instruction is executed again, and then the default ends the process.
         libc::SIG_DFL | libc::SIG_IGN => {

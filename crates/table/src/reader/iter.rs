@@ -76,12 +76,12 @@ impl TableIter {
         }
     }
 
-    /// Cost of the iteration since the last call, in all tables that it has read; `None` if nothing
-    /// was read or found in the cache.
+    /// Moves the cost of the iteration since the last call to `sum`, of all tables that it has
+    /// read.
     #[inline]
-    pub fn take_counters(&mut self) -> Option<ReadCounters> {
+    pub fn move_counters_to(&mut self, sum: &mut ReadCounters) {
         self.counters.value = self.value_reads.take();
-        self.counters.take()
+        self.counters.move_to(sum);
     }
 
     /// Moves to another table, to be read in the same way. The iterator is invalid until the next

@@ -135,12 +135,16 @@ impl TableLookup<'_> {
             if let Some(hit) = section.find_in(frame, block_key) {
                 io.cache_hits += 1;
                 cached.referenced(block_key, hit.payload().len());
-                let found = self.search_payload(blocks, located, hit.payload())?;
-                return Ok(found.map(|parts| Entry {
-                    seq: parts.seq,
-                    kind: parts.kind,
-                    value: self.mode.value_of(&parts, || Some(PinnedBlock::Frame(hit.pin()))),
-                }));
+                let found = self.search_bytes(hit.payload()).map(|found| {
+                    found.map(|parts| Entry {
+                        seq: parts.seq,
+                        kind: parts.kind,
+                        value: self.mode.value_of(&parts, || Some(PinnedBlock::Frame(hit.pin()))),
+                    })
+                });
+                // The place of damage may have to be read: not in a section.
+                drop(section);
+                return found.map_err(|detail| damaged_block(blocks, located, detail));
             }
         }
         self.search_file(blocks, located, io)
@@ -208,10 +212,13 @@ impl TableLookup<'_> {
         located: &Located,
         payload: &'b [u8],
     ) -> Result<Option<EntryParts<'b>>> {
-        match DataBlock::view(payload).and_then(|block| block.find(self.key, self.seq, self.tag)) {
-            Ok(found) => Ok(found),
-            Err(detail) => Err(damaged_block(blocks, located, detail)),
-        }
+        self.search_bytes(payload).map_err(|detail| damaged_block(blocks, located, detail))
+    }
+
+    /// The entry in a block, or what is wrong with the block.
+    #[inline]
+    fn search_bytes<'b>(self, payload: &'b [u8]) -> std::result::Result<Option<EntryParts<'b>>, String> {
+        DataBlock::view(payload).and_then(|block| block.find(self.key, self.seq, self.tag))
     }
 }
 

@@ -309,7 +309,11 @@ fn a_lookup_reads_one_block_and_the_cache_keeps_it() {
     assert_eq!(shamba_key::hashes_on_this_thread(), hashes, "a reader hashes no key");
     let mut iter = table.iter(false);
     iter.seek_to_first().expect("first");
-    let data_reads = |iter: &mut TableIter| iter.take_counters().map_or(0, |io| io.data.count);
+    let data_reads = |iter: &mut TableIter| {
+        let mut io = ReadCounters::default();
+        iter.move_counters_to(&mut io);
+        io.data.count
+    };
     assert_eq!(data_reads(&mut iter), 1);
     iter.seek_to_last().expect("last");
     iter.seek_to_first().expect("first");

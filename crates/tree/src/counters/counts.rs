@@ -24,17 +24,6 @@ impl ReadsByKind {
         self.filter.plus(self.index).plus(self.data).plus(self.value)
     }
 
-    /// The sum of both.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            filter: self.filter.plus(other.filter),
-            index: self.index.plus(other.index),
-            data: self.data.plus(other.data),
-            value: self.value.plus(other.value),
-        }
-    }
-
     /// The reads since `earlier`.
     #[must_use]
     pub fn saturating_sub(self, earlier: Self) -> Self {

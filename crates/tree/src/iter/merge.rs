@@ -114,7 +114,7 @@ impl MergeIter {
         }
         self.take_steps(key, seq);
         if let Some(pool) = pool {
-            self.read_missing(key, seq, pool);
+            self.read_missing(Direction::Forward, key, seq, pool);
         }
         let seekings = std::mem::take(&mut self.seekings);
         let mut steps = seekings.iter();
@@ -131,7 +131,7 @@ impl MergeIter {
         if let Some(pool) = pool.filter(|_| self.runs >= RUNS_IN_STEPS) {
             // Most seeks backward end in the block in which a seek forward ends.
             self.take_steps(key, seq);
-            self.read_missing(key, seq, pool);
+            self.read_missing(Direction::Backward, key, seq, pool);
         }
         self.place(Direction::Backward, |iter| iter.seek_for_prev(key, seq))
     }

@@ -17,12 +17,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use shamba_env::{Share, THREAD_GROUPS, thread_number};
-use shamba_table::{Charge, Ledger, LedgerPart};
+use shamba_table::{Charge, Ledger, LedgerPart, ReadCounters};
 
 use super::batch::Batch;
 use super::later::ValueCost;
 use super::slot;
-use super::visible::{ScanReads, VisibleIter};
+use super::visible::VisibleIter;
 use crate::counters::Countdown;
 use crate::lookup::pool::ReadPool;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
@@ -134,8 +134,8 @@ pub struct Walked {
     pub goings_on: u64,
     /// Values that scans read from value files.
     pub values: ValueCost,
-    /// All other reads of scans.
-    pub reads: ScanReads,
+    /// Reads of scans in tables.
+    pub reads: ReadCounters,
 }
 
 /// The reusable parts of a scan that ended.
@@ -244,7 +244,9 @@ impl IterRegistry {
         let bytes = self.ledger.bytes(LedgerPart::Iterators);
         let (most, least) = AHEAD_PARTS;
         debug_assert!(most <= least, "the room grows by 1/{least} to 1/{most} of the limit");
-        let ahead_bytes = (bytes / 2).clamp(self.limit_bytes() / least, self.limit_bytes() / most);
+        // Loaded once: it may change meanwhile.
+        let limit_bytes = self.limit_bytes();
+        let ahead_bytes = (bytes / 2).clamp(limit_bytes / least, limit_bytes / most);
         self.ask_bytes.store(bytes + ahead_bytes / 2, Ordering::Relaxed);
         bytes + ahead_bytes
     }
@@ -356,20 +358,23 @@ impl IterRegistry {
         shard.walked.filters += walked.filters;
         shard.walked.runs_skipped += walked.runs_skipped;
         shard.walked.values = shard.walked.values.plus(walked.values);
-        shard.walked.reads = shard.walked.reads.plus(walked.reads);
+        let mut reads = walked.reads;
+        reads.move_to(&mut shard.walked.reads);
     }
 
     /// The work of all scans, without the last part of those that still go on.
     pub fn walked(&self) -> Walked {
-        self.shards.iter().map(|shard| lock(shard).walked).fold(Walked::default(), |sum, shard| Walked {
-            ranges: sum.ranges + shard.ranges,
-            entries: sum.entries + shard.entries,
-            filters: sum.filters + shard.filters,
-            runs_skipped: sum.runs_skipped + shard.runs_skipped,
-            goings_on: sum.goings_on + shard.goings_on,
-            values: sum.values.plus(shard.values),
-            reads: sum.reads.plus(shard.reads),
-        })
+        let mut sum = Walked::default();
+        for mut shard in self.shards.iter().map(|shard| lock(shard).walked) {
+            sum.ranges += shard.ranges;
+            sum.entries += shard.entries;
+            sum.filters += shard.filters;
+            sum.runs_skipped += shard.runs_skipped;
+            sum.goings_on += shard.goings_on;
+            sum.values = sum.values.plus(shard.values);
+            shard.reads.move_to(&mut sum.reads);
+        }
+        sum
     }
 
     /// The shard of this thread.

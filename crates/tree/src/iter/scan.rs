@@ -368,7 +368,7 @@ impl Scan {
                 if let Some(AskedFilters { filters, runs_skipped, hashes, counts }) = asked {
                     self.walked.filters += filters;
                     self.walked.runs_skipped += runs_skipped;
-                    self.walked.reads.reads = self.walked.reads.reads.plus(counts.reads());
+                    self.walked.reads.filter = self.walked.reads.filter.plus(counts.reads().filter);
                     if is_sampled && hashes > 0 {
                         self.source.views.note_lookup(self.found.len() > 0);
                     }
@@ -380,7 +380,7 @@ impl Scan {
         // is.
         let resolved = self.found.resolve(self.source.owner.reading_threads(), &mut self.walked.values);
         if let Some(Live { iter, .. }) = live.as_mut() {
-            iter.take_reads(&mut self.walked.reads);
+            iter.move_counters_to(&mut self.walked.reads);
         }
         let (moved, failed) = outcome(resolved.and(moved), &self.found);
         self.at = 0;

@@ -37,7 +37,6 @@ use shamba_table::{EntryIter, EntryView, Walk};
 
 use self::advance::{Advance, Step};
 use self::elsewhere::{Place, take_later};
-pub use self::reads::ScanReads;
 use self::tombstones::Tombstones;
 use super::batch::Batch;
 use super::merge::{Hidden, MergeIter};

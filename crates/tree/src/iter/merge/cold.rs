@@ -12,7 +12,7 @@ use std::sync::Arc;
 use shamba_env::BatchRead;
 use shamba_key::SeqNo;
 
-use super::{Child, MergeIter};
+use super::{Child, Direction, MergeIter};
 use crate::iter::run_iter::{RunIter, RunSeeking, SeekPart};
 use crate::iter::source::Source;
 use crate::lookup::pool::ReadPool;
@@ -22,9 +22,9 @@ use crate::version::Run;
 const READS_MAX: usize = 32;
 
 impl MergeIter {
-    /// Reads what a seek to `(key, seq)`, whose steps were taken, needs and is not in memory. What
-    /// cannot be read so is left to the seek, as are errors.
-    pub(super) fn read_missing(&mut self, key: &[u8], seq: SeqNo, pool: &ReadPool) {
+    /// Reads what a seek to `(key, seq)` in this direction, whose steps were taken, needs and is
+    /// not in memory. What cannot be read so is left to the seek, as are errors.
+    pub(super) fn read_missing(&mut self, direction: Direction, key: &[u8], seq: SeqNo, pool: &ReadPool) {
         if self.missing().next().is_none() {
             return;
         }
@@ -32,7 +32,11 @@ impl MergeIter {
             let (parts, reads): (Vec<_>, Vec<BatchRead>) = self
                 .missing()
                 .filter_map(|(number, run)| {
-                    run.to_read(part, key, seq).map(|(of, read)| ((number, of), read))
+                    let (of, read) = match direction {
+                        Direction::Forward => run.to_read(part, key, seq),
+                        Direction::Backward => run.to_read_back(part, key, seq),
+                    }?;
+                    Some(((number, of), read))
                 })
                 .take(READS_MAX)
                 .unzip();

@@ -1,7 +1,8 @@
 //! The reads of a seek in a run, made by the caller together with those of other runs.
 //!
-//! They are those of the first table that does not lie wholly below the key. If the table has no
-//! entry there, the seek goes on in the next one, and reads by itself.
+//! They are those of the first table that does not lie wholly below the key; backward, of the last
+//! one that does not lie wholly above it. If the table has no entry there, the seek goes on in the
+//! next one, and reads by itself.
 //!
 //! Not here: what is read in a table ([`shamba_table::SeekRead`]).
 
@@ -21,6 +22,17 @@ pub enum SeekPart {
 }
 
 impl<L: TableList> RunIter<L> {
+    /// The read of `part` for a seek backward to `(key, seq)`, as [`Self::to_read`].
+    pub fn to_read_back(&mut self, part: SeekPart, key: &[u8], seq: SeqNo) -> Option<(SeekRead, BatchRead)> {
+        self.valid = false;
+        let index = self.tables.tables().partition_point(|table| table.range.lower.as_ref() <= key);
+        let index = index.checked_sub(1)?;
+        let is_within = self.limit.is_above(key) && self.limit.lower.as_ref() <= key;
+        // Behind the table's entries, its last block is read, which the key does not find.
+        let is_within = is_within && self.tables.tables().get(index)?.range.is_above(key);
+        if is_within { self.to_read_in(index, part, key, seq) } else { None }
+    }
+
     /// The read of `part` for a seek to `(key, seq)`, for [`Self::take_read`]; `None` if it is at
     /// hand. The iterator is invalid afterwards.
     pub fn to_read(&mut self, part: SeekPart, key: &[u8], seq: SeqNo) -> Option<(SeekRead, BatchRead)> {
@@ -31,9 +43,16 @@ impl<L: TableList> RunIter<L> {
         // If the table begins behind the key, the seek goes to its first entry.
         let lower = self.tables.tables().get(index)?.range.lower.clone();
         let (key, seq) = if lower.as_ref() > key { (lower.as_ref(), SeqNo::MAX) } else { (key, seq) };
-        if !self.limit.is_above(key) {
-            return None;
-        }
+        if self.limit.is_above(key) { self.to_read_in(index, part, key, seq) } else { None }
+    }
+
+    fn to_read_in(
+        &mut self,
+        index: usize,
+        part: SeekPart,
+        key: &[u8],
+        seq: SeqNo,
+    ) -> Option<(SeekRead, BatchRead)> {
         self.holds = true;
         let iter: &mut TableIter = &mut self.enter(index).ok()?.iter;
         match part {

@@ -5,11 +5,13 @@ use shamba_table::ReadCounters;
 use super::{RunIter, TableList};
 
 impl<L: TableList> RunIter<L> {
-    /// The reads since the last call; `None` if there were none. Those in a table that is closed
-    /// because the iterator starts again with another way to read are lost, if they have not been
-    /// taken before.
+    /// Moves the cost of the iteration since the last call to `sum`. That of a table which is
+    /// closed, because the iterator starts again with another way to read, is lost if it was not
+    /// moved before.
     #[inline]
-    pub fn take_counters(&mut self) -> Option<ReadCounters> {
-        self.open.as_mut()?.iter.take_counters()
+    pub fn move_counters_to(&mut self, sum: &mut ReadCounters) {
+        if let Some(open) = &mut self.open {
+            open.iter.move_counters_to(sum);
+        }
     }
 }

@@ -1,34 +1,18 @@
-//! Reads of a scan from files, summed over its runs.
+//! Reads of a scan from tables, summed over its runs.
+
+use shamba_table::ReadCounters;
 
 use super::VisibleIter;
-use crate::counters::ReadsByKind;
 use crate::iter::source::Source;
 
-/// Reads of scans.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct ScanReads {
-    /// Reads from files.
-    pub reads: ReadsByKind,
-    /// Data blocks found in the cache.
-    pub cache_hits: u64,
-}
-
-impl ScanReads {
-    /// The sum of both.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self { reads: self.reads.plus(other.reads), cache_hits: self.cache_hits + other.cache_hits }
-    }
-}
-
 impl VisibleIter {
-    /// Adds to `sum` what was read since the last call.
+    /// Moves what was read in tables since the last call to `sum`. Values in value files and logs
+    /// are read by others.
     #[inline]
-    pub fn take_reads(&mut self, sum: &mut ScanReads) {
+    pub fn move_counters_to(&mut self, sum: &mut ReadCounters) {
         for source in self.merge.sources() {
-            let Source::Run(run) = source else { continue };
-            if let Some(io) = run.take_counters() {
-                *sum = sum.plus(ScanReads { reads: io.into(), cache_hits: io.cache_hits });
+            if let Source::Run(run) = source {
+                run.move_counters_to(sum);
             }
         }
     }

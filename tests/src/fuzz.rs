@@ -77,6 +77,7 @@ pub const TARGETS: &[Target] = &[
     decoder("table", 800, |bytes| replaced(subject_of(".sst", bytes), ".sst", bytes)),
     decoder("table-modular", 1_000, |bytes| replaced(Subject::Modular, ".sst", bytes)),
     decoder("table-standard", 1_000, |bytes| replaced(Subject::Standard, ".sst", bytes)),
+    decoder("table-ribbon", 1_000, |bytes| replaced(Subject::Ribbon, ".sst", bytes)),
     decoder("table-zstd", 1_000, |bytes| replaced(Subject::Zstd, ".sst", bytes)),
     decoder("values", 1_000, |bytes| replaced(Subject::Separated, ".values", bytes)),
     decoder("log-file", 60_000, |bytes| described("000009.log", bytes)),
@@ -108,6 +109,7 @@ enum Subject {
     Killed,
     Modular,
     Standard,
+    Ribbon,
     Zstd,
     /// With values in value files.
     Separated,
@@ -129,11 +131,12 @@ fn builder(env: &Env) -> Builder {
 impl Subject {
     fn files(self) -> &'static Files {
         static FILES: OnceLock<BTreeMap<Subject, Files>> = OnceLock::new();
-        const ALL: [Subject; 7] = [
+        const ALL: [Subject; 8] = [
             Subject::Closed,
             Subject::Killed,
             Subject::Modular,
             Subject::Standard,
+            Subject::Ribbon,
             Subject::Zstd,
             Subject::Separated,
             Subject::Ruled,
@@ -152,6 +155,7 @@ impl Subject {
         let layout: FilterLayout = match self {
             Self::Modular => "modular:3",
             Self::Standard => "standard",
+            Self::Ribbon => "ribbon:2",
             _ => "blocked",
         }
         .parse()
@@ -417,15 +421,15 @@ pub fn seeds(target: &Target) -> Vec<Vec<u8>> {
         "rocksdb-options" => texts(&ROCKSDB_OPTIONS),
         "trace" => texts(&TRACES),
         "table-file" => {
-            [Subject::Closed, Subject::Modular, Subject::Standard, Subject::Zstd, Subject::Separated]
-                .into_iter()
-                .flat_map(|subject| of(subject, ".sst"))
-                .collect()
+            use Subject::{Closed, Modular, Ribbon, Separated, Standard, Zstd};
+            let subjects = [Closed, Modular, Standard, Ribbon, Zstd, Separated];
+            subjects.into_iter().flat_map(|subject| of(subject, ".sst")).collect()
         }
         "table" => of_three(".sst"),
         "values" | "values-file" => of(Subject::Separated, ".values"),
         "table-modular" => of(Subject::Modular, ".sst"),
         "table-standard" => of(Subject::Standard, ".sst"),
+        "table-ribbon" => of(Subject::Ribbon, ".sst"),
         "table-zstd" => of(Subject::Zstd, ".sst"),
         _ => lives::seeds(),
     }

@@ -169,7 +169,7 @@ fn page(tallies: &Tallies, of_steps: &OfSteps, ended: &[Ended]) -> String {
     let violations = violations(ended);
     let mut out = format!(
         "# What the suites reach\n\nWritten by `cargo xtask reliability --write`, with `--full` or `--only` for what is run on demand. A suite \
-         that finds a violation ends with it. Violations: {violations} of the runs below did not end well.\nWhat each suite does, which targets were moved and why, and what is \
+         that finds a violation ends with it. Violations: {violations} of the runs below did not end well.\nWhat each suite does, and what is \
          not modelled: [reliability](../reliability.md).\n\n\
          | # | measure | CI target | on demand | reached |\n|---|---|---:|---:|---:|\n"
     );

@@ -83,7 +83,7 @@ const WORLD: [&str; 8] = [
 const LOCKS: [&str; 4] = ["Mutex", "Condvar", "RwLock", "Barrier"];
 
 /// Files and folders that may contain `unsafe`.
-const UNSAFE: [&str; 11] = [
+const UNSAFE: [&str; 10] = [
     "crates/filter/src/simd",
     "crates/table/src/block/tags.rs",
     "crates/table/src/cache",
@@ -93,7 +93,6 @@ const UNSAFE: [&str; 11] = [
     "crates/env/src/pages/large.rs",
     "crates/env/src/ring.rs",
     "tests/loom/engine/src/models/memtable.rs",
-    "bindings",
     "lab/peers/src/engines/lmdb.rs",
 ];
 

@@ -17,6 +17,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use shamba::filter::{CompactionFilter, FilterEntry, Verdict};
 use shamba::merge::AddU64;
 use shamba::{Builder, ChangePosition, Db, Fifo, KeyspaceOptions, Prefix};
 
@@ -37,7 +38,7 @@ enum Space {
     Plain,
     /// With value files.
     Blobs,
-    /// With prefixes in its filters.
+    /// With prefixes in its filters, and a compaction filter.
     Users,
     /// Whose values live for a second or two.
     Sessions,
@@ -63,10 +64,26 @@ impl Space {
         match self {
             Self::Plain => options,
             Self::Blobs => options.value_threshold(1_000),
-            Self::Users => options.prefix(Prefix::Delimited(b':')),
+            Self::Users => options.prefix(Prefix::Delimited(b':')).compaction_filter(Unwanted),
             Self::Sessions => options.time_to_live(Duration::from_millis(1_500)),
             Self::Counters => options.merge_operator(AddU64),
         }
+    }
+}
+
+/// Prefix of the keys that the compaction filter removes. They are no thread's own.
+const UNWANTED: &str = "unwanted:";
+
+/// Removes the unwanted keys.
+struct Unwanted;
+
+impl CompactionFilter for Unwanted {
+    fn name(&self) -> &str {
+        "steady.unwanted"
+    }
+
+    fn filter(&self, entry: &FilterEntry<'_>) -> Verdict {
+        if entry.key().starts_with(UNWANTED.as_bytes()) { Verdict::Remove } else { Verdict::Keep }
     }
 }
 
@@ -180,12 +197,15 @@ pub fn run(dir: &Path, seed: u64, time: Duration, is_alone: bool) -> Result<Tall
     workers.iter_mut().for_each(Worker::release);
     db.flush().and_then(|()| db.wait_idle()).map_err(said("the database"))?;
     no_file_is_left(&db, &path)?;
+    let filtered = db.stats().entries_filtered;
     db.close().map_err(said("the database"))?;
     let db = builder(&path).create_if_missing(false).open().map_err(said("the database"))?;
     for worker in &mut workers {
         worker.reopen(&db).map_err(said("the database"))?;
     }
     check_all(&db, &mut workers)?;
+    no_unwanted_key_is_left(&db, filtered)?;
+    tally.add("entries filtered", filtered);
     tally.add("seconds", begun.elapsed().as_secs());
     Ok(tally)
 }
@@ -211,6 +231,19 @@ fn no_file_is_left(db: &Db, path: &Path) -> Result<(), String> {
         std::thread::sleep(INTERVAL);
     }
     Err(format!("tables and value files are left over: {last}"))
+}
+
+/// Checks that a compaction asks the filter about all that the load's compactions have not
+/// rewritten.
+fn no_unwanted_key_is_left(db: &Db, filtered: u64) -> Result<(), String> {
+    let users = db.keyspace(Space::Users.name()).map_err(said("the database"))?;
+    let before = users.prefix(UNWANTED).count() as u64;
+    users.compact().map_err(said("compact"))?;
+    match (filtered + before, users.prefix(UNWANTED).count()) {
+        (0, _) => Err("no unwanted key was written".to_owned()),
+        (_, 0) => Ok(()),
+        (_, left) => Err(format!("{left} of {before} unwanted keys are left after a compaction")),
+    }
 }
 
 /// Compares everything, and reads every byte.

@@ -238,7 +238,9 @@ impl Subject {
     fn flip(&self, file: &str, from: usize, to: usize) -> Result<Tally, String> {
         let mut tally = Tally::default();
         let mut files = self.files.clone();
-        let allowed = Allowed { least: self.oracle.durable(), silent: false, named: None };
+        // `CURRENT` may name another file then.
+        let named = (file != "CURRENT").then_some(file);
+        let allowed = Allowed { least: self.oracle.durable(), silent: false, named };
         for at in from..to {
             for mask in MASKS {
                 files.get_mut(file).expect("it is there")[at] ^= mask;

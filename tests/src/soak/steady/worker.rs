@@ -9,7 +9,7 @@ use fastrand::Rng;
 use shamba::env::Env;
 use shamba::{Allocation, Db, Design, Iter, Keyspace, MergePolicy, Slice, Snapshot, TreeDesign};
 
-use super::{JOURNAL, Space};
+use super::{JOURNAL, Space, UNWANTED};
 use crate::seed::mixed;
 use crate::tally::Tally;
 
@@ -269,6 +269,8 @@ impl Worker {
         let value = [7; 2_000];
         self.journal.put(key(self.journaled, self.number), value).map_err(said("journal"))?;
         self.journaled += 1;
+        let unwanted = format!("{UNWANTED}{}:{}", self.number, self.rng.u32(..KEYS));
+        self.spaces[2].put(unwanted, &value[..100]).map_err(said("unwanted"))?;
         for number in self.journaled.saturating_sub(5)..self.journaled {
             let found = self.journal.get(key(number, self.number)).map_err(said("journal"))?;
             if found.as_deref() != Some(&value[..]) {

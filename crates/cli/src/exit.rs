@@ -81,6 +81,7 @@ impl Failure {
         match self {
             Self::Advised(_, advice) => Some(advice),
             Self::Engine(error) if is_without_operator(error) => Some(HINT_OPERATOR),
+            Self::Engine(error) if is_without_filter(error) => Some(HINT_FILTER),
             Self::Engine(error) => hint_of(error.kind()),
             Self::Missing(_) => Some(
                 "put, load, batch, bench, demo and merge with --merge-operator create a database; check the path",
@@ -114,6 +115,16 @@ fn is_without_operator(error: &shamba::Error) -> bool {
     error.kind() == ErrorKind::Unsupported
         && text.contains("has operands of the merge operator")
         && !text.contains("operator \"shamba.")
+}
+
+/// Hint for a keyspace whose compaction filter is code of a program.
+const HINT_FILTER: &str = "the filter is code of the program that made this keyspace, and only that program can compact it; \
+    reads and writes work";
+
+/// Whether the call needs a compaction filter that this command does not have.
+fn is_without_filter(error: &shamba::Error) -> bool {
+    error.kind() == ErrorKind::Unsupported
+        && error.chain().to_string().contains("was not given its compaction filter")
 }
 
 /// Exit code for an error of the engine.

@@ -210,7 +210,7 @@ pub fn existing(db: &Db, path: &Path, name: &str) -> Result<Keyspace, Failure> {
     }
     let known: Vec<String> = db.keyspaces().iter().map(|known| format!("{known:?}")).collect();
     Err(Failure::Usage(format!(
-        "--keyspace: {} has no keyspace {name:?}; it has {}; put and load create a keyspace",
+        "--keyspace: {} has no keyspace {name:?}; it has {}; put, load and batch create a keyspace",
         path.display(),
         known.join(", ")
     )))

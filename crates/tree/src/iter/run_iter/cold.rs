@@ -30,7 +30,7 @@ impl<L: TableList> RunIter<L> {
         let is_within = self.limit.is_above(key) && self.limit.lower.as_ref() <= key;
         // Behind the table's entries, its last block is read, which the key does not find.
         let is_within = is_within && self.tables.tables().get(index)?.range.is_above(key);
-        if is_within { self.to_read_in(index, part, key, seq) } else { None }
+        if is_within { self.begin_read(index, part, key, seq) } else { None }
     }
 
     /// The read of `part` for a seek to `(key, seq)`, for [`Self::take_read`]; `None` if it is at
@@ -43,10 +43,10 @@ impl<L: TableList> RunIter<L> {
         // If the table begins behind the key, the seek goes to its first entry.
         let lower = self.tables.tables().get(index)?.range.lower.clone();
         let (key, seq) = if lower.as_ref() > key { (lower.as_ref(), SeqNo::MAX) } else { (key, seq) };
-        if self.limit.is_above(key) { self.to_read_in(index, part, key, seq) } else { None }
+        if self.limit.is_above(key) { self.begin_read(index, part, key, seq) } else { None }
     }
 
-    fn to_read_in(
+    fn begin_read(
         &mut self,
         index: usize,
         part: SeekPart,

@@ -28,7 +28,7 @@ const NAMES: [&str; 22] = [
     "scandeletedrange",
     "scandeletedkeys",
 ];
-const FIELDS: [&str; 36] = [
+const FIELDS: [&str; 38] = [
     "schema",
     "name",
     "ops",
@@ -52,6 +52,8 @@ const FIELDS: [&str; 36] = [
     "data_reads_per_get",
     "gets",
     "reads",
+    "scans",
+    "scan_reads",
     "idle_seconds",
     "idle_ops_per_s",
     "write_amplification",

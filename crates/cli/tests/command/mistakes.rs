@@ -74,7 +74,7 @@ fn arguments_that_are_wrong() {
         (
             64,
             &["get", &db, "k", "--keyspace", "usres"],
-            &[&db, "\"usres\"", "it has \"default\"", "put and load"],
+            &[&db, "\"usres\"", "it has \"default\"", "put, load and batch"],
         ),
         (64, &["bench", &db, "fillrandm"], &["fillrandm", "fillrandom", "readmissing"]),
     ]);

@@ -138,6 +138,18 @@ pub struct Walked {
     pub reads: ReadCounters,
 }
 
+impl Walked {
+    fn add(&mut self, mut other: Self) {
+        self.ranges += other.ranges;
+        self.entries += other.entries;
+        self.filters += other.filters;
+        self.runs_skipped += other.runs_skipped;
+        self.goings_on += other.goings_on;
+        self.values = self.values.plus(other.values);
+        other.reads.move_to(&mut self.reads);
+    }
+}
+
 /// The reusable parts of a scan that ended.
 pub struct Spare {
     /// Slot of the scan's iterator.
@@ -351,29 +363,14 @@ impl IterRegistry {
 
     /// Adds the work of a scan. A report without a seek comes from a scan that has reported before.
     pub fn note_walked(&self, walked: Walked) {
-        let mut shard = lock(self.shard());
-        shard.walked.goings_on += u64::from(walked.ranges == 0 && walked.entries > 0);
-        shard.walked.ranges += walked.ranges;
-        shard.walked.entries += walked.entries;
-        shard.walked.filters += walked.filters;
-        shard.walked.runs_skipped += walked.runs_skipped;
-        shard.walked.values = shard.walked.values.plus(walked.values);
-        let mut reads = walked.reads;
-        reads.move_to(&mut shard.walked.reads);
+        let goings_on = u64::from(walked.ranges == 0 && walked.entries > 0);
+        lock(self.shard()).walked.add(Walked { goings_on, ..walked });
     }
 
     /// The work of all scans, without the last part of those that still go on.
     pub fn walked(&self) -> Walked {
         let mut sum = Walked::default();
-        for mut shard in self.shards.iter().map(|shard| lock(shard).walked) {
-            sum.ranges += shard.ranges;
-            sum.entries += shard.entries;
-            sum.filters += shard.filters;
-            sum.runs_skipped += shard.runs_skipped;
-            sum.goings_on += shard.goings_on;
-            sum.values = sum.values.plus(shard.values);
-            shard.reads.move_to(&mut sum.reads);
-        }
+        self.shards.iter().for_each(|shard| sum.add(lock(shard).walked));
         sum
     }
 

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::{ArcSwapOption, Guard};
 use shamba_env::Shares;
 use shamba_key::{KeyspaceId, Operand, Prefix};
 use shamba_memtable::{ChunkedMemtable, Memtable};
@@ -22,9 +21,12 @@ use shamba_tree::view::{View, ViewSource};
 use crate::catalog::published::Published;
 use crate::catalog::readable::Readable;
 use crate::error::{Error, ErrorKind, Result};
+use crate::lock_order;
 use crate::options::fifo::FifoState;
 use crate::options::overrides::Overrides;
 use crate::options::settings::Settings;
+use crate::ranked::Ranked;
+use crate::swap::Guard;
 
 /// The time to live of what never expires.
 const FOR_EVER: u64 = u64::MAX;
@@ -39,6 +41,13 @@ struct CollectionState {
     unread: (AtomicU64, AtomicU32),
 }
 
+/// What its compactions drop, beside superseded entries.
+#[derive(Default)]
+struct Rules {
+    filtering: Option<Arc<Filtering>>,
+    fifo: Option<Arc<FifoState>>,
+}
+
 /// One keyspace: its name and the view that its readers load.
 pub(crate) struct KeyspaceCore {
     pub id: KeyspaceId,
@@ -49,8 +58,7 @@ pub(crate) struct KeyspaceCore {
     /// Milliseconds that entries live unless their write says otherwise; [`FOR_EVER`] without a
     /// limit.
     time_to_live_ms: AtomicU64,
-    filtering: ArcSwapOption<Filtering>,
-    fifo: ArcSwapOption<FifoState>,
+    rules: Ranked<Rules>,
     collection: CollectionState,
 }
 
@@ -78,8 +86,7 @@ impl KeyspaceCore {
             prefix: Published::new(None),
             overrides: Published::new(Overrides::default()),
             time_to_live_ms: AtomicU64::new(FOR_EVER),
-            filtering: ArcSwapOption::empty(),
-            fifo: ArcSwapOption::empty(),
+            rules: Ranked::new(lock_order::KEYSPACE_RULES, Rules::default()),
             collection: CollectionState::default(),
         }
     }
@@ -174,33 +181,34 @@ impl KeyspaceCore {
 
     /// The compaction filter.
     pub fn filtering(&self) -> Option<Arc<Filtering>> {
-        self.filtering.load_full()
+        self.rules.lock().filtering.clone()
     }
 
     /// Sets the compaction filter.
     pub fn set_filtering(&self, filtering: Option<Arc<Filtering>>) {
-        self.filtering.store(filtering);
+        // The user's code is dropped without the lock.
+        let _last = std::mem::replace(&mut self.rules.lock().filtering, filtering);
     }
 
     /// Whether compactions may run: not without the code of a filter that is recorded.
     pub fn may_compact(&self) -> bool {
-        self.filtering.load().as_ref().is_none_or(|filtering| filtering.is_given())
+        self.rules.lock().filtering.as_ref().is_none_or(|filtering| filtering.is_given())
     }
 
     /// The limits of a FIFO keyspace.
     pub fn fifo(&self) -> Option<Arc<FifoState>> {
-        self.fifo.load_full()
+        self.rules.lock().fifo.clone()
     }
 
     /// Sets the limits of a FIFO keyspace. Those that an open database records are set with the
     /// edit that records them.
     pub fn set_fifo(&self, fifo: Option<Arc<FifoState>>) {
-        self.fifo.store(fifo);
+        self.rules.lock().fifo = fifo;
     }
 
     /// The rules by which its value files are collected; `None` if it has none, or collects none.
     pub fn value_rules(&self, settings: &Settings) -> Option<ValueRules> {
-        if self.collection.is_stopped.load(Ordering::Relaxed) || self.fifo.load().is_some() {
+        if self.collection.is_stopped.load(Ordering::Relaxed) || self.rules.lock().fifo.is_some() {
             return None;
         }
         let rules = self.overrides().value_rules(settings, &self.load().version)?;
@@ -234,7 +242,7 @@ impl KeyspaceCore {
 
     /// Whether compactions keep level 0 small, and the tree in its shape.
     pub fn has_levels(&self) -> bool {
-        self.may_compact() && self.fifo.load().is_none()
+        self.may_compact() && self.rules.lock().fifo.is_none()
     }
 
     /// The error of an operation that needs the code of the compaction filter.

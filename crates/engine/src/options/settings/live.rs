@@ -1,16 +1,17 @@
 //! Live settings: those that can change while the database is open.
 //!
-//! They are one small value behind an atomic pointer. A reader of several settings loads the value
-//! once ([`Live::get`]), so that no job mixes two designs; a reader of one setting loads it each
-//! time. Only [`crate::tuning`] changes them in an open database, after the manifest has recorded
-//! the new ones.
+//! They are one small value under a lock. A reader of several settings copies the value once
+//! ([`Live::get`]), so that no job mixes two designs; a reader of one setting copies it each time.
+//! What every write reads has an atomic of its own. Only [`crate::tuning`] changes the settings of
+//! an open database, after the manifest has recorded the new ones.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
 use shamba_model::MergePolicy;
 
+use crate::lock_order;
+use crate::ranked::Ranked;
 use crate::tree_design::TreeDesign;
 
 /// Length for [`crate::ValueThreshold::Auto`] before a workload is known, in bytes.
@@ -71,7 +72,7 @@ impl LiveSettings {
 
 /// Live settings with many concurrent readers and one writer.
 pub(crate) struct Live {
-    settings: ArcSwap<LiveSettings>,
+    settings: Ranked<LiveSettings>,
     /// The design's write buffer, separate so that writers need one load.
     buffer_bytes: AtomicU64,
     /// Bytes that a shared budget grants; 0 without one. [`crate::memory`] changes it.
@@ -83,9 +84,8 @@ pub(crate) struct Live {
 impl Live {
     pub fn new(settings: LiveSettings) -> Self {
         let buffer_bytes = settings.tree.design.buffer_bytes.into();
-        let settings = ArcSwap::from_pointee(settings);
         Self {
-            settings,
+            settings: Ranked::new(lock_order::LIVE_SETTINGS, settings),
             buffer_bytes,
             budget_bytes: AtomicU64::new(0),
             auto_value_bytes: AtomicU32::new(VALUE_BYTES_UNKNOWN),
@@ -94,12 +94,12 @@ impl Live {
 
     /// The settings in force.
     pub fn get(&self) -> LiveSettings {
-        **self.settings.load()
+        *self.settings.lock()
     }
 
     /// Puts new settings in force.
     pub fn set(&self, settings: LiveSettings) {
-        self.settings.store(settings.into());
+        *self.settings.lock() = settings;
         self.buffer_bytes.store(settings.tree.design.buffer_bytes, Ordering::Relaxed);
     }
 

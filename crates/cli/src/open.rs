@@ -67,6 +67,19 @@ pub fn reader(path: &Path, options: &ReaderOptions) -> Result<Db, Failure> {
         .map_err(|failure| advised(failure, HINT_WRITER_ACTIVE))
 }
 
+/// Does `work` with a database and closes it, also after a failure: an open that finds no end of
+/// the log recovers as after a crash.
+///
+/// # Errors
+/// Those of `work`, then of the close.
+pub fn closing<T>(db: Db, work: impl FnOnce(&Db) -> Result<T, Failure>) -> Result<T, Failure> {
+    let done = work(&db);
+    let closed = db.close();
+    let done = done?;
+    closed?;
+    Ok(done)
+}
+
 fn open(builder: Builder) -> Result<Db, Failure> {
     let warnings = Arc::new(Warnings::default());
     let db = builder.event_listener(warnings.clone()).open().map_err(as_typed)?;

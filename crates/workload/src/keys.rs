@@ -91,7 +91,7 @@ const PREFIXES: u64 = 1024;
 pub struct Keys {
     shape: KeyShape,
     size: usize,
-    /// Decimal digits of an index in the shapes that print it.
+    /// Minimum number of decimal digits of an index in the shapes that print it.
     digits: usize,
 }
 
@@ -101,8 +101,17 @@ impl Keys {
     /// # Errors
     /// A message that names both, when that many distinct keys do not fit into `size` bytes.
     pub fn new(shape: KeyShape, size: usize, indices: u64) -> Result<Self, String> {
+        Self { shape, size, digits: digits(indices.saturating_sub(1)) }.grown_to(indices)
+    }
+
+    /// The same keys, and those of further indices below `indices`.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn grown_to(self, indices: u64) -> Result<Self, String> {
+        let Self { shape, size, .. } = self;
         let last = indices.saturating_sub(1);
-        let digits = last.checked_ilog10().map_or(1, |log| log as usize + 1);
+        let digits = digits(last);
         let least = match shape {
             KeyShape::Random => (64 - last.leading_zeros()).div_ceil(8).max(1) as usize,
             KeyShape::Sequential => digits,
@@ -118,7 +127,7 @@ impl Keys {
         if size > 65_535 {
             return Err(format!("keys may have at most 65,535 bytes, not {size}"));
         }
-        Ok(Self { shape, size, digits })
+        Ok(self)
     }
 
     /// Shape of the keys.
@@ -170,7 +179,7 @@ impl Keys {
     /// Directories from the upper digits of the index, then a file name that ends in the whole
     /// index.
     fn path(&self, index: u64, key: &mut Vec<u8>) {
-        let tail = self.digits + 1;
+        let tail = self.digits.max(digits(index)) + 1;
         // A directory has 64 files (present and absent). Each directory above has 16
         // subdirectories.
         for shift in [22, 18, 14, 10, 6] {
@@ -190,7 +199,7 @@ impl Keys {
         let site = format!("https://www.site-{host:04}.{domain}");
         let section = SECTIONS[(mix2(index >> 1, 5) % 8) as usize];
         for (separator, part) in [("", site.as_str()), ("/", section)] {
-            if key.len() + separator.len() + part.len() + self.digits < self.size {
+            if key.len() + separator.len() + part.len() + self.digits.max(digits(index)) < self.size {
                 key.extend_from_slice(separator.as_bytes());
                 key.extend_from_slice(part.as_bytes());
             }
@@ -201,9 +210,10 @@ impl Keys {
     /// A separator, letters up to the size, and the index in decimal digits.
     fn finish(&self, index: u64, separator: &[u8], key: &mut Vec<u8>) {
         key.extend_from_slice(separator);
-        let letters = self.size - self.digits - key.len();
+        let digits = self.digits.max(digits(index));
+        let letters = self.size - digits - key.len();
         key.extend(b"file-name-of-some-length-".iter().cycle().take(letters));
-        push_decimal(key, index, self.digits);
+        push_decimal(key, index, digits);
     }
 
     fn prefix_time(&self, index: u64, key: &mut Vec<u8>) {
@@ -219,6 +229,11 @@ impl Keys {
         key.push(b':');
         push_decimal(key, time, width);
     }
+}
+
+/// Number of decimal digits.
+fn digits(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
 /// `number` in decimal, zero-padded to exactly `width`.
@@ -241,6 +256,27 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    #[test]
+    fn keys_stay_when_there_are_more_of_them() {
+        for shape in
+            [KeyShape::Random, KeyShape::Sequential, KeyShape::Path, KeyShape::Url, KeyShape::PrefixTime]
+        {
+            let size = shape.default_key_size();
+            let (few, many) = (Keys::new(shape, size, 600), Keys::new(shape, size, 600));
+            let (few, many) =
+                (few.expect("fits"), many.and_then(|keys| keys.grown_to(20_000)).expect("fits"));
+            let (mut seen, mut key, mut other) = (HashSet::new(), Vec::new(), Vec::new());
+            for item in 0..10_000 {
+                many.existing(item, &mut key);
+                assert!(seen.insert(key.clone()) && key.len() == size, "{shape}: {}", key.escape_ascii());
+                if item < 300 {
+                    few.existing(item, &mut other);
+                    assert_eq!(key, other);
+                }
+            }
+        }
+    }
 
     fn all(shape: KeyShape, size: usize, items: u64) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         let keys = Keys::new(shape, size, 2 * items).expect("fits");

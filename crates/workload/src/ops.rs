@@ -98,11 +98,25 @@ pub(crate) struct Batches<'a> {
     arena: Vec<u8>,
     ops: Vec<Op>,
     scratch: Vec<u8>,
+    /// Operations of a call. A batch has whole calls, as long as there are requests.
+    call_ops: usize,
 }
 
 impl<'a> Batches<'a> {
     pub fn new(db: &'a Db, keys: Keys, values: &'a Values) -> Self {
-        Self { db, keys, values, arena: Vec::new(), ops: Vec::new(), scratch: Vec::new() }
+        Self { db, keys, values, arena: Vec::new(), ops: Vec::new(), scratch: Vec::new(), call_ops: 1 }
+    }
+
+    /// Batches of calls for `keys` keys each.
+    pub fn in_calls_of(self, keys: usize) -> Self {
+        Self { call_ops: keys.max(1), ..self }
+    }
+
+    fn is_full(&self) -> bool {
+        let (ops, call_ops) = (self.ops.len(), self.call_ops);
+        ops.is_multiple_of(call_ops)
+            && ops > 0
+            && (ops + call_ops > BATCH_OPS || self.arena.len() >= BATCH_BYTES)
     }
 
     /// Takes requests until the batch is full or there are no more; returns the number taken.
@@ -110,7 +124,7 @@ impl<'a> Batches<'a> {
         let cpu = CpuTimer::thread();
         self.arena.clear();
         self.ops.clear();
-        while self.ops.len() < BATCH_OPS && self.arena.len() < BATCH_BYTES {
+        while !self.is_full() {
             let Some(request) = next() else { break };
             if request.absent {
                 self.keys.absent(request.item, &mut self.scratch);
@@ -165,11 +179,11 @@ impl<'a> Batches<'a> {
         Ok(())
     }
 
-    /// Executes a batch of gets, `keys` at a time.
-    pub fn execute_multi(&mut self, meter: &mut Meter, keys: usize, clocked: bool) -> Result<()> {
+    /// Executes a batch of gets, a call at a time.
+    pub fn execute_multi(&mut self, meter: &mut Meter, clocked: bool) -> Result<()> {
         let begin = Instant::now();
         let mut last = begin;
-        for group in self.ops.chunks(keys.max(1)) {
+        for group in self.ops.chunks(self.call_ops) {
             let values = self.db.multi_get(group.iter().map(|op| &self.arena[op.key.clone()]))?;
             meter.lookups += values.len() as u64;
             meter.found += values.iter().filter(|value| value.is_some()).count() as u64;

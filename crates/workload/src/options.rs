@@ -121,7 +121,8 @@ impl Options {
         }
         let inserts = matches!(workload, Workload::YcsbD | Workload::YcsbE);
         let items = self.num + if inserts { self.ops(workload) } else { 0 };
-        Keys::new(self.key_shape, size, 2 * items).or_else(|detail| refused(format!("--key-size: {detail}")))
+        let keys = Keys::new(self.key_shape, size, 2 * self.num).and_then(|keys| keys.grown_to(2 * items));
+        keys.or_else(|detail| refused(format!("--key-size: {detail}")))
     }
 
     /// Number of operations of `workload`.

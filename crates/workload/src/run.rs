@@ -166,6 +166,9 @@ impl<'a> Job<'a> {
 
     fn batches(&self, thread: u64, meter: &mut Meter) -> Result<(), Error> {
         let mut batches = Batches::new(self.db, self.keys, &self.values);
+        if self.workload.is_multi() {
+            batches = batches.in_calls_of(self.options.multi_get as usize);
+        }
         let mut requests = Requests::new(self, thread);
         let mut left = self.share(thread);
         let mut number = 0u64;
@@ -177,7 +180,7 @@ impl<'a> Job<'a> {
             let clocked = !self.workload.is_short() || number.is_multiple_of(CLOCKED_EVERY);
             number += 1;
             if self.workload.is_multi() {
-                batches.execute_multi(meter, self.options.multi_get as usize, clocked)?;
+                batches.execute_multi(meter, clocked)?;
             } else if clocked {
                 batches.execute(meter)?;
             } else {

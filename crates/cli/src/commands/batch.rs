@@ -38,7 +38,7 @@ use shamba::{Batch, Db, ErrorKind, Keyspace, WriteOptions};
 use crate::duration::parse_duration;
 use crate::exit::{BAD_INPUT, Failure, USAGE, code_of};
 use crate::keyspace::{CreatedKeyspace, DEFAULT, name_of};
-use crate::load::pop_line_end;
+use crate::load::Lines;
 use crate::open;
 use crate::options::EngineOptions;
 use crate::output::{Out, note};
@@ -204,16 +204,14 @@ impl<'a> Session<'a> {
     /// # Errors
     /// Failures of input or output. An `err` reply is recorded in `first_error`.
     pub(crate) fn run(&mut self, input: &mut impl BufRead, out: &mut Out) -> Result<(), Failure> {
-        let mut line = Vec::new();
+        let mut lines = Lines::new(input);
         loop {
-            line.clear();
-            if input.read_until(b'\n', &mut line).map_err(input_failed)? == 0 {
+            let Some((number, line)) = lines.next().map_err(input_failed)? else {
                 self.end();
                 return Ok(());
-            }
-            self.lines += 1;
-            pop_line_end(&mut line);
-            let reply = match self.line(&line) {
+            };
+            self.lines = number;
+            let reply = match line.map_err(Refusal::Line).and_then(|line| self.line(line)) {
                 Ok(reply) => reply.into_owned(),
                 Err(refusal) => {
                     let (kind, message, code) = match refusal {
@@ -221,7 +219,13 @@ impl<'a> Session<'a> {
                         Refusal::NoOperator(name) => {
                             (ErrorKind::Invalid, format!("keyspace {name:?} {NO_OPERATOR}"), USAGE)
                         }
-                        Refusal::Engine(error) => (error.kind(), error.chain().to_string(), code_of(&error)),
+                        Refusal::Engine(error) => {
+                            let code = match error.kind() {
+                                ErrorKind::Invalid => BAD_INPUT,
+                                _ => code_of(&error),
+                            };
+                            (error.kind(), error.chain().to_string(), code)
+                        }
                     };
                     self.first_error.get_or_insert(code);
                     // One reply per line: line ends in a message become spaces.

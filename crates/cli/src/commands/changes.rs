@@ -33,18 +33,19 @@ pub struct ChangesArgs {
 pub fn run(args: &ChangesArgs, out: &mut Out) -> Result<(), Failure> {
     let notation = Notation::from_switch(args.hex);
     let db = open::existing(&args.db, &args.options)?;
-    // What the open has replayed may not be durable yet.
-    db.sync()?;
-    let since = match args.since {
-        Some(since) => since,
-        None => db.oldest_change_position()?,
-    };
-    let mut changes = db.changes_since(since)?;
-    while let Some(change) = changes.try_next()? {
-        print(&change, args.json, notation, out)?;
-    }
-    drop(changes);
-    Ok(db.close()?)
+    open::closing(db, |db| {
+        // What the open has replayed may not be durable yet.
+        db.sync()?;
+        let since = match args.since {
+            Some(since) => since,
+            None => db.oldest_change_position()?,
+        };
+        let mut changes = db.changes_since(since)?;
+        while let Some(change) = changes.try_next()? {
+            print(&change, args.json, notation, out)?;
+        }
+        Ok(())
+    })
 }
 
 fn print(change: &Change, as_json: bool, notation: Notation, out: &mut Out) -> Result<(), Failure> {

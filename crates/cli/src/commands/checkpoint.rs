@@ -27,13 +27,14 @@ pub struct CheckpointArgs {
 
 pub fn run(args: &CheckpointArgs) -> Result<(), Failure> {
     let db = open::existing(&args.db, &EngineOptions::default())?;
-    let copied = match &args.keyspace {
-        Some(name) => existing(&db, &args.db, name)?.checkpoint(&args.dir),
-        None => db.checkpoint(&args.dir),
-    };
-    copied.map_err(|error| match error.kind() {
-        ErrorKind::Invalid => Failure::Advised(error, TAKEN.into()),
-        _ => error.into(),
-    })?;
-    Ok(db.close()?)
+    open::closing(db, |db| {
+        let copied = match &args.keyspace {
+            Some(name) => existing(db, &args.db, name)?.checkpoint(&args.dir),
+            None => db.checkpoint(&args.dir),
+        };
+        copied.map_err(|error| match error.kind() {
+            ErrorKind::Invalid => Failure::Advised(error, TAKEN.into()),
+            _ => error.into(),
+        })
+    })
 }

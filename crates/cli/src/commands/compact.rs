@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use shamba::PrefixRange;
+use shamba::{Db, PrefixRange};
 
 use super::span::{Span, SpanOptions};
 use crate::exit::Failure;
@@ -36,7 +36,11 @@ pub struct CompactArgs {
 pub fn run(args: &CompactArgs) -> Result<(), Failure> {
     let span = args.span.span(Notation::from_switch(args.hex))?;
     let db = open::existing(&args.db, &args.engine)?;
-    let named = |name: &str| keyspace::existing(&db, &args.db, name);
+    open::closing(db, |db| compact(args, db, span))
+}
+
+fn compact(args: &CompactArgs, db: &Db, span: Span) -> Result<(), Failure> {
+    let named = |name: &str| keyspace::existing(db, &args.db, name);
     if args.filters {
         db.rewrite_filters()?;
     } else if args.span.is_given() {
@@ -50,5 +54,5 @@ pub fn run(args: &CompactArgs) -> Result<(), Failure> {
     } else {
         db.compact()?;
     }
-    Ok(db.close()?)
+    Ok(())
 }

@@ -31,6 +31,5 @@ pub struct DeleteArgs {
 pub fn run(args: &DeleteArgs) -> Result<(), Failure> {
     let key = argument("KEY", &args.key, Notation::from_switch(args.hex))?;
     let db = open::existing(&args.db, &args.engine)?;
-    args.keyspace.of(&db, &args.db)?.delete(key)?;
-    Ok(db.close()?)
+    open::closing(db, |db| Ok(args.keyspace.of(db, &args.db)?.delete(key)?))
 }

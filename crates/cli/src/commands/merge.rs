@@ -69,28 +69,28 @@ pub fn run(args: &MergeArgs) -> Result<(), Failure> {
         }
         _ => error.into(),
     };
-    let (db, keyspace, operator, operand) = match (args.keyspace.merge_operator(), args.keyspace.options()) {
+    match (args.keyspace.merge_operator(), args.keyspace.options()) {
         (Some(operator), Some(options)) => {
             let operand = operand(operator)?;
             options.check_operand(&key, &operand).map_err(|error| advised(error, operator))?;
             let db = open::create_for(&args.db, &args.engine, &args.keyspace)?;
-            let keyspace = args.keyspace.of(&db)?;
-            (db, keyspace, operator.to_owned(), operand)
+            open::closing(db, |db| {
+                args.keyspace.of(db)?.merge(key, operand).map_err(|error| advised(error, operator))
+            })
         }
         (_, options) => {
             let db = open::existing(&args.db, &args.engine)?;
-            let keyspace = existing(&db, &args.db, args.keyspace.name())?;
-            let operator = keyspace.merge_operator().ok_or_else(|| no_operator(keyspace.name()))?;
-            let operand = operand(&operator)?;
-            if let Some(options) = options {
-                db.keyspace_with(keyspace.name(), options)?;
-            }
-            (db, keyspace, operator, operand)
+            open::closing(db, |db| {
+                let keyspace = existing(db, &args.db, args.keyspace.name())?;
+                let operator = keyspace.merge_operator().ok_or_else(|| no_operator(keyspace.name()))?;
+                let operand = operand(&operator)?;
+                if let Some(options) = options {
+                    db.keyspace_with(keyspace.name(), options)?;
+                }
+                keyspace.merge(key, operand).map_err(|error| advised(error, &operator))
+            })
         }
-    };
-    keyspace.merge(key, operand).map_err(|error| advised(error, &operator))?;
-    drop(keyspace);
-    Ok(db.close()?)
+    }
 }
 
 fn no_operator(keyspace: &str) -> Failure {

@@ -67,8 +67,7 @@ pub fn run(args: &PutArgs) -> Result<(), Failure> {
     let db = open::create_for(&args.db, &args.engine, &args.keyspace)?;
     let mut options = WriteOptions::new();
     options.time_to_live = args.ttl;
-    args.keyspace.of(&db)?.put_with(key, value, options)?;
-    Ok(db.close()?)
+    open::closing(db, |db| Ok(args.keyspace.of(db)?.put_with(key, value, options)?))
 }
 
 /// Reads the value from a file, or from standard input.

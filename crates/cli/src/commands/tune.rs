@@ -44,6 +44,10 @@ pub fn run(args: &TuneArgs, out: &mut Out) -> Result<(), Failure> {
         true => open::reader(&args.db, &args.engine.for_reading())?,
         false => open::existing(&args.db, &args.engine.recorded())?,
     };
+    open::closing(db, |db| tune(args, db, out))
+}
+
+fn tune(args: &TuneArgs, db: &Db, out: &mut Out) -> Result<(), Failure> {
     let advice = if args.undo { None } else { Some(db.advise()?) };
     let before = db.tree_design();
     match &advice {
@@ -53,15 +57,10 @@ pub fn run(args: &TuneArgs, out: &mut Out) -> Result<(), Failure> {
     }
     let is_moved = db.tree_design() != before;
     if is_moved {
-        wait(&db, !args.json)?;
+        wait(db, !args.json)?;
     }
     let told = Told { before, after: db.tree_design(), is_moved, advice, redesigns: db.redesigns() };
-    if args.json {
-        out.json(&told.to_json())?
-    } else {
-        told.write(out)?
-    }
-    Ok(db.close()?)
+    if args.json { out.json(&told.to_json()) } else { told.write(out) }
 }
 
 /// Waits for the compactions and shows the bytes compacted so far.

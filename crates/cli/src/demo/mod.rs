@@ -57,7 +57,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "N", conflicts_with = "synthetic", default_value_t = PATHS_MAX, value_parser = clap::value_parser!(u32).range(1..))]
     sample: u32,
     /// Directory for the databases, which are kept (default: a temporary directory, removed at the
-    /// end)
+    /// end; an interrupt leaves it)
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
     /// Print a JSON object instead of the report

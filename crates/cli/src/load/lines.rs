@@ -8,18 +8,32 @@ pub const LINE_BYTES_MAX: u64 = 4 * (65_535 + (256 << 20)) + 2;
 /// A line, or the reason why it is rejected.
 type Line<'a> = Result<&'a [u8], String>;
 
-/// Reads lines. A line end is `\n` or `\r\n`; the last line may lack it.
+/// Reads lines. A line end is `\n` or `\r\n`; the last line may lack it, unless the writer of the
+/// input ends all lines.
 pub struct Lines<R> {
     input: R,
     line: Vec<u8>,
     number: u64,
     longest: u64,
+    are_ended: bool,
+    is_cut: bool,
 }
 
 impl<R: BufRead> Lines<R> {
     /// Lines of `input`.
     pub fn new(input: R) -> Self {
-        Self { input, line: Vec::new(), number: 0, longest: LINE_BYTES_MAX }
+        let longest = LINE_BYTES_MAX;
+        Self { input, line: Vec::new(), number: 0, longest, are_ended: false, is_cut: false }
+    }
+
+    /// Rejects a last line without an end: the input was cut, and so may be what the line says.
+    pub fn all_ended(self) -> Self {
+        Self { are_ended: true, ..self }
+    }
+
+    /// Whether the last line was rejected because it lacks its end.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// The next line with its number, counted from 1.
@@ -41,7 +55,13 @@ impl<R: BufRead> Lines<R> {
             }
             return Ok(Some((self.number, Err(format!("longer than {} bytes", self.longest)))));
         }
-        Ok(Some((self.number, Ok(&self.line))))
+        self.is_cut = self.are_ended && !is_whole;
+        let line = if self.is_cut {
+            Err("the line has no end: the input was cut".to_owned())
+        } else {
+            Ok(&self.line[..])
+        };
+        Ok(Some((self.number, line)))
     }
 
     /// Skips to the next line end without buffering the bytes before it.
@@ -64,7 +84,7 @@ impl<R: BufRead> Lines<R> {
 }
 
 /// Removes the line end, `\n` or `\r\n`; returns whether there is one.
-pub fn pop_line_end(line: &mut Vec<u8>) -> bool {
+fn pop_line_end(line: &mut Vec<u8>) -> bool {
     let is_whole = line.pop_if(|byte| *byte == b'\n').is_some();
     if is_whole {
         line.pop_if(|byte| *byte == b'\r');
@@ -91,6 +111,16 @@ mod tests {
         assert_eq!(read(b"a\nb\r\n\nc", 100), [ok(1, "a"), ok(2, "b"), ok(3, ""), ok(4, "c")]);
         assert_eq!(read(b"", 100), []);
         assert_eq!(read(b"\n", 100), [ok(1, "")]);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_is_rejected_where_all_have_ends() {
+        let mut lines = Lines::new(&b"a\nb"[..]).all_ended();
+        assert_eq!(lines.next().expect("read"), Some((1, Ok(&b"a"[..]))));
+        assert!(!lines.is_cut());
+        assert!(lines.next().expect("read").is_some_and(|(number, line)| number == 2 && line.is_err()));
+        assert!(lines.is_cut());
+        assert_eq!(lines.next().expect("read"), None);
     }
 
     #[test]

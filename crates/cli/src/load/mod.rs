@@ -26,7 +26,7 @@ use clap::ValueEnum;
 
 use crate::text::Notation;
 
-pub use self::lines::pop_line_end;
+pub use self::lines::Lines;
 
 /// Maximum key length of a database.
 pub const KEY_BYTES_MAX: usize = 65_535;
@@ -144,11 +144,10 @@ impl<'a> Records<'a> {
                     None => 1,
                     Some(text) => column(text).ok_or("--key must be a column number (1 or more) for tsv")?,
                 };
-                Source::Tsv {
-                    lines: lines::Lines::new(input),
-                    key_column,
-                    notation: Notation::from_switch(hex),
-                }
+                let lines = lines::Lines::new(input);
+                // `dump` ends all lines that it prints.
+                let lines = if hex && key_column == 1 { lines.all_ended() } else { lines };
+                Source::Tsv { lines, key_column, notation: Notation::from_switch(hex) }
             }
             Format::Csv => {
                 if no_header && key.is_some_and(|text| column(text).is_none()) {
@@ -168,7 +167,11 @@ impl<'a> Records<'a> {
 
     /// Whether no record can follow.
     fn is_over(&self) -> bool {
-        matches!(&self.source, Source::Csv(records) if records.is_over())
+        match &self.source {
+            Source::Csv(records) => records.is_over(),
+            Source::Tsv { lines, .. } => lines.is_cut(),
+            _ => false,
+        }
     }
 
     /// The place of the key in a record, in words.

@@ -158,7 +158,7 @@ fn a_begin_that_is_open_at_the_end_of_input_is_an_error_of_its_line() {
     let second = run_with(["batch", &db], b"begin\nput b 2\ncommit\nbegin\nput c 3");
     assert!(second.fails(65).contains("line 4: begin without commit: 1 operation not stored"));
     assert_eq!(run(["scan", &db]).ok(), "a\t1\nb\t2\n");
-    let worse = run_with(["batch", &db], format!("put {} v\nbegin\n", "k".repeat(65_536)).as_bytes());
+    let worse = run_with(["batch", &db], b"merge a 1\nbegin\n"); // There is no merge operator.
     assert!(
         worse.fails(64).contains("line 2"),
         "the first error has the code, and this one is told all the same"
@@ -194,7 +194,52 @@ fn a_key_that_is_too_long_is_refused_by_the_engine() {
     let run = run_with(["batch", &db], format!("put {} v\nput a 1\n", "k".repeat(65_536)).as_bytes());
     let replies: Vec<&str> = run.out.lines().collect();
     assert!(replies[0].starts_with("err Invalid ") && replies[0].contains("65"), "{replies:?}");
-    assert_eq!((replies[1], run.code), ("ok", 64));
+    assert_eq!((replies[1], run.code), ("ok", 65));
+}
+
+/// The rest of a line that was cut can be a line with another meaning.
+#[test]
+fn a_dump_that_was_cut_in_a_line_is_not_loaded() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    run_with(["batch", &db], b"put a first\nputttl 1h b second\n").ok();
+    let dump = run(["dump", &db]).ok();
+    let first = dump.find('\n').expect("two lines") + 1;
+    for cut in first..dump.len() {
+        let copy = dir.path(&format!("copy {cut}"));
+        let loaded = run_with(["load", &copy, "--hex", "--skip-bad"], &dump.as_bytes()[..cut]);
+        if cut == first {
+            loaded.ok();
+        } else {
+            let said = loaded.fails(65);
+            assert!(said.contains("line 2"), "cut at {cut}: {said}");
+        }
+        assert_eq!(run(["scan", &copy]).ok(), "a\tfirst\n");
+    }
+}
+
+/// An open after a command that has failed finds the log ended.
+#[test]
+fn a_command_that_fails_closes_the_database() {
+    let dir = Dir::new();
+    let (db, taken) = (dir.path("db"), dir.path("taken"));
+    run(["put", &db, "k", "v"]).ok();
+    std::fs::create_dir(&taken).expect("mkdir");
+    std::fs::write(format!("{taken}/file"), "x").expect("written");
+    for failing in [
+        &["delete", &db, "k", "--keyspace", "no"][..],
+        &["compact", &db, "--keyspace", "no"],
+        &["checkpoint", &db, &taken],
+        &["merge", &db, "k", "1"],
+        &["changes", &db, "--since", "9:9"],
+        &["tune", &db, "--undo"],
+    ] {
+        assert_ne!(run(failing).code, 0, "{failing:?}");
+        let logs = std::fs::read_dir(&db).expect("readable").map(|entry| entry.expect("readable").path());
+        let last = logs.filter(|path| path.extension().is_some_and(|end| end == "log")).max();
+        let shown = run(["wal", last.expect("a log").to_str().expect("text")]).ok();
+        assert!(shown.ends_with("closed cleanly\n"), "{failing:?}: {shown}");
+    }
 }
 
 #[test]

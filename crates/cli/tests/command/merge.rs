@@ -127,7 +127,7 @@ fn lines_of_batch_merge() {
         ["batch", &db, "--keyspace", "n", "--merge-operator", "shamba.add-u64"],
         b"merge k 1\nbegin\nput k 1\nmerge k 1\ncommit\nget k\n",
     );
-    assert_eq!(wrong.code, 64, "{wrong:?}");
+    assert_eq!(wrong.code, 65, "{wrong:?}");
     assert_eq!(first_words(&wrong.out), ["err", "ok", "queued", "queued", "err", "none"], "{wrong:?}");
 }
 

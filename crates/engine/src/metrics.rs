@@ -247,9 +247,10 @@ work_counters! {
     /// Commit groups written; `batches / commit_groups` is the average number of batches in a
     /// group.
     commit_groups,
-    /// Writes that were refused because a key that they depend on had been written.
+    /// Writes that were refused because memory holds a newer write of a key that they depend on.
     conflicts,
-    /// Writes that were refused because a new table may hold a key that they depend on.
+    /// Writes that were refused because a new table may hold a key that they depend on. With
+    /// `conflicts`, and less `conflicts_disproved`, the number of all conflicts.
     conflicts_unproved,
     /// Commits of transactions that were refused because of a new table, which then turned out to
     /// hold no change.

@@ -41,7 +41,7 @@ struct CollectionState {
     unread: (AtomicU64, AtomicU32),
 }
 
-/// What its compactions drop, beside superseded entries.
+/// The rules by which its compactions drop entries that are not superseded.
 #[derive(Default)]
 struct Rules {
     filtering: Option<Arc<Filtering>>,

@@ -4,7 +4,12 @@
 //! (a key too long, a dropped keyspace) is remembered; each `commit` then returns its error and
 //! does nothing, until `clear`. A commit that fails leaves the batch unchanged. One that succeeds
 //! empties it and keeps its memory for the next use.
+//!
+//! A writer leaves out what it finds of a dropped keyspace. So a commit first looks whether all
+//! keyspaces of the batch are there; one that is dropped later is dropped after the commit.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::KeyspaceCore;
@@ -40,6 +45,8 @@ use shamba_log::wal::OpRef;
 pub struct Batch {
     db: Db,
     operations: Operations,
+    /// The keyspaces to which it writes, other than the default one, which cannot be dropped.
+    keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceCore>>,
     error: Option<Error>,
 }
 
@@ -51,7 +58,7 @@ impl std::fmt::Debug for Batch {
 
 impl Batch {
     pub(crate) fn new(db: Db) -> Self {
-        Self { db, operations: Operations::default(), error: None }
+        Self { db, operations: Operations::default(), keyspaces: BTreeMap::new(), error: None }
     }
 
     /// Sets `key` to `value` in the default keyspace.
@@ -235,6 +242,7 @@ impl Batch {
     /// Removes all operations and the remembered error.
     pub fn clear(&mut self) {
         self.operations.clear();
+        self.keyspaces.clear();
         self.error = None;
     }
 
@@ -243,9 +251,9 @@ impl Batch {
     ///
     /// # Errors
     /// The error of the first invalid operation (`Invalid`; nothing is done, and every further
-    /// commit returns it until [`Batch::clear`]), or as [`Db::put`]. Nothing of a failed commit is
-    /// visible. After a failed sync, writes are off, and whether a reopen finds the batch is
-    /// unknown.
+    /// commit returns it until [`Batch::clear`]); `Invalid` if a keyspace to which the batch writes
+    /// was dropped since; or as [`Db::put`]. Nothing of a failed commit is visible. After a failed
+    /// sync, writes are off, and whether a reopen finds the batch is unknown.
     pub fn commit(&mut self) -> Result<()> {
         self.commit_with(WriteOptions::default())
     }
@@ -283,22 +291,29 @@ impl Batch {
             return Err(error.clone());
         }
         let options = options.without_time_to_live("a batch as a whole")?;
+        self.keyspaces.values().try_for_each(|keyspace| keyspace.check_usable())?;
         let count = self.operations.tally.count;
         let outcome = self.db.core().writer.commit(&mut self.operations, options);
         assert_eq!(self.operations.tally.count, count, "a commit lost operations of its batch");
         let seq = outcome?;
-        self.operations.clear();
+        self.clear();
         Ok(seq)
     }
 
-    fn check(&self, keyspace: &Keyspace) -> Result<()> {
+    /// Checks that the batch can write to `keyspace`, and notes that it does.
+    fn check(&mut self, keyspace: &Keyspace) -> Result<()> {
         if !keyspace.is_of(&self.db) {
             return Err(Error::invalid(format!(
                 "keyspace {:?} and the batch belong to different databases",
                 keyspace.name()
             )));
         }
-        keyspace.core().check_usable()
+        let keyspace = keyspace.core();
+        keyspace.check_usable()?;
+        if keyspace.id != KeyspaceId::DEFAULT {
+            self.keyspaces.entry(keyspace.id).or_insert_with(|| Arc::clone(keyspace));
+        }
+        Ok(())
     }
 
     fn remember(&mut self, added: Result<()>) -> &mut Self {

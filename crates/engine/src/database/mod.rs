@@ -489,9 +489,13 @@ impl Db {
 /// even a lock file is.
 ///
 /// # Errors
-/// As a read-only open; `Invalid` for options that a new database could not have.
+/// As a read-only open; `Invalid` for options that a new database could not have, and for a record
+/// cache that the budget of this open has no room for.
 fn look_before_making(builder: &Builder) -> Result<()> {
     let (env, dir, given) = (&builder.env, &builder.path, builder.given());
+    if builder.budget.is_none() {
+        given.validate_record_cache()?;
+    }
     let is_missing = |path: &Path| matches!(env.vfs.exists(path), Ok(false));
     if given.read_only || !is_missing(&dir.join(CURRENT)) {
         return Ok(());

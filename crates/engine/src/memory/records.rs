@@ -31,13 +31,15 @@ impl RecordMemory {
         } else {
             settings.record_cache_bytes.unwrap_or(0)
         };
-        let cache = RecordCache::new(Charge::new(ledger, LedgerPart::Records, 0), to_usize(bytes_max));
+        // A shared budget grants less than all, and of that the sample is a small part.
+        let first_bytes = match settings.record_share_bytes_max() {
+            0 => settings.record_bytes(),
+            share_bytes_max => memory::record_sample_bytes(settings.budget_bytes(), share_bytes_max),
+        };
+        let charge = Charge::new(ledger, LedgerPart::Records, 0);
+        let cache = RecordCache::new(charge, to_usize(bytes_max), to_usize(first_bytes));
         let records = Self { settings: Arc::clone(settings), cache: Arc::new(cache) };
-        records.set_capacity(if records.is_shared() {
-            records.sample_bytes()
-        } else {
-            settings.record_bytes()
-        });
+        records.set_capacity(first_bytes);
         records
     }
 

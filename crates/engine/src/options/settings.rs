@@ -165,15 +165,22 @@ impl Settings {
                 size_text(RecordCache::CAPACITY_BYTES_MIN, " ")
             )));
         }
+        if self.no_wal && !matches!(self.durability, Durability::NoSync) {
+            return Err(Error::invalid("no-wal keeps no log, so sync must be never (`Durability::NoSync`)"));
+        }
+        Ok(())
+    }
+
+    /// Whether the record cache fits into the memory budget. Only for what one open gives: a
+    /// recorded size gets less under a smaller budget, and so does one under a shared budget.
+    pub fn validate_record_cache(&self) -> Result<()> {
+        let record_bytes = self.record_cache_bytes.unwrap_or(0);
         if record_bytes > self.memory_budget_bytes / RECORDS_MAX_PART {
             return Err(Error::invalid(format!(
                 "record-cache ({}) must be at most half of memory-budget ({})",
                 size_text(record_bytes, " "),
                 size_text(self.memory_budget_bytes, " ")
             )));
-        }
-        if self.no_wal && !matches!(self.durability, Durability::NoSync) {
-            return Err(Error::invalid("no-wal keeps no log, so sync must be never (`Durability::NoSync`)"));
         }
         Ok(())
     }

@@ -67,14 +67,16 @@ impl OptionValue for bool {
     }
 }
 
-/// Whole milliseconds.
+/// Whole milliseconds. More than fit into 64 bits are for ever, up to those of `Duration::MAX`,
+/// which earlier builds recorded.
 impl OptionValue for Duration {
     fn parse(text: &str) -> Option<Self> {
-        text.parse().ok().map(Self::from_millis)
+        let ms = text.parse::<u128>().ok().filter(|ms| *ms <= Self::MAX.as_millis())?;
+        Some(Self::from_millis(u64::try_from(ms).unwrap_or(u64::MAX)))
     }
 
     fn print(&self) -> String {
-        self.as_millis().to_string()
+        u64::try_from(self.as_millis()).unwrap_or(u64::MAX).to_string()
     }
 }
 
@@ -132,12 +134,12 @@ impl OptionValue for KeepLog {
             return Some(Self::OFF);
         }
         let (bytes, ms) = text.split_once(':')?;
-        Some(Self { bytes: bytes.parse().ok()?, age: Duration::from_millis(ms.parse().ok()?) })
+        Some(Self { bytes: bytes.parse().ok()?, age: Duration::parse(ms)? })
     }
 
     fn print(&self) -> String {
         match self.is_on() {
-            true => format!("{}:{}", self.bytes, self.age.as_millis()),
+            true => format!("{}:{}", self.bytes, self.age.print()),
             false => "off".to_owned(),
         }
     }

@@ -157,7 +157,15 @@ impl Compactor {
         built: BuiltSlice,
     ) -> Result<Installed> {
         let Some(slice) = job.slices().get(number) else { return Ok(Installed::Dropped) };
-        let BuiltSlice { tables, bytes_read, value_files, consumed, entries_dropped, filtered } = built;
+        let BuiltSlice {
+            tables,
+            bytes_read,
+            value_files,
+            consumed,
+            entries_dropped,
+            entries_expired,
+            filtered,
+        } = built;
         let value_bytes = value_files.iter().map(|file| file.file_bytes).sum::<u64>();
         debug_assert!(
             tables.iter().all(|table| slice.hull(&table.range) == *slice),
@@ -193,6 +201,7 @@ impl Compactor {
         WorkCounters::add(&work.bytes_values_written, value_bytes);
         WorkCounters::add(&work.bytes_compaction_read, bytes_read);
         WorkCounters::add(&work.entries_dropped, entries_dropped);
+        WorkCounters::add(&work.entries_expired, entries_expired);
         WorkCounters::add(&work.entries_filtered, filtered.removed + filtered.replaced);
         WorkCounters::add(&work.compaction_slices, 1);
         Ok(Installed::Yes(Tally { bytes_read, bytes_written, entries_dropped }))

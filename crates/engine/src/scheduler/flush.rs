@@ -74,6 +74,7 @@ impl Flusher {
         }
         let mut outputs: BTreeMap<KeyspaceId, Vec<TableUse>> = BTreeMap::new();
         let mut value_files: Vec<Arc<ValueFileMeta>> = Vec::new();
+        let mut left_out = LeftOut::default();
         for (keyspace, memtable) in &generation.members {
             // A keyspace that is missing from the list was dropped durably. Its `dropped` flag
             // would not prove that: the log must be kept as long as a crash may still undo the
@@ -82,7 +83,8 @@ impl Flusher {
                 continue;
             }
             match self.write_memtable(keyspace, memtable, generation.oldest_tombstone_ms) {
-                Ok(built) => {
+                Ok((built, left)) => {
+                    left_out.add(left);
                     value_files.extend(built.value_files);
                     let earlier = outputs.insert(keyspace.id, built.tables);
                     assert!(earlier.is_none(), "keyspace {} has two memtables in a generation", keyspace.id);
@@ -159,6 +161,7 @@ impl Flusher {
         }
         self.catalog.remove_obsolete_files();
         self.statistics.save(false);
+        left_out.count(self.telemetry.work());
         WorkCounters::add(&self.telemetry.work().flushes, 1);
         WorkCounters::add(&self.telemetry.work().bytes_flushed, bytes);
         WorkCounters::add(&self.telemetry.work().bytes_values_written, value_bytes);
@@ -234,7 +237,7 @@ impl Flusher {
         keyspace: &KeyspaceCore,
         memtable: &Arc<dyn Memtable>,
         oldest_tombstone_ms: Option<u64>,
-    ) -> Result<Finished> {
+    ) -> Result<(Finished, LeftOut)> {
         let bits = Arc::new(self.filter_bits.of_flush(keyspace, memtable.entries()));
         let readers = self.reads.readers();
         let snapshots = &readers.seqs;
@@ -264,9 +267,8 @@ impl Flusher {
         }
         folding.finish(&mut output)?;
         assert!(folding.written() <= taken, "a flush wrote more entries than the memtable has");
-        WorkCounters::add(&self.telemetry.work().entries_dropped, taken - folding.written());
-        WorkCounters::add(&self.telemetry.work().entries_expired, folding.expired());
-        output.finish()
+        let left_out = LeftOut { dropped: taken - folding.written(), expired: folding.expired() };
+        Ok((output.finish()?, left_out))
     }
 
     /// The options for tables at `level` of a keyspace.
@@ -278,6 +280,29 @@ impl Flusher {
     ) -> OutputOptions {
         let table_size = self.memory.table_size(&keyspace.overrides());
         output_options(&self.settings, (keyspace, level), self.reads.digest(), bits, table_size)
+    }
+}
+
+/// The entries of memtables that their tables lack. They count once the tables are installed: a
+/// flush that fails leaves nothing out, and is tried again.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct LeftOut {
+    /// Entries that no reader can see.
+    dropped: u64,
+    /// Entries that had expired, which became tombstones.
+    expired: u64,
+}
+
+impl LeftOut {
+    fn add(&mut self, other: Self) {
+        self.dropped += other.dropped;
+        self.expired += other.expired;
+    }
+
+    /// Adds them to the counters.
+    pub fn count(self, work: &WorkCounters) {
+        WorkCounters::add(&work.entries_dropped, self.dropped);
+        WorkCounters::add(&work.entries_expired, self.expired);
     }
 }
 

@@ -43,6 +43,8 @@ pub(super) struct BuiltSlice {
     /// The values to which the entries of the inputs refer that the slice has taken.
     pub consumed: ConsumedValues,
     pub entries_dropped: u64,
+    /// Entries that had expired, which became tombstones or were dropped.
+    pub entries_expired: u64,
     /// Changes by the compaction filter.
     pub filtered: FilterChanges,
 }
@@ -375,6 +377,7 @@ mod tests {
             value_files: Vec::new(),
             consumed: Default::default(),
             entries_dropped: 0,
+            entries_expired: 0,
             filtered: Default::default(),
         })
     }

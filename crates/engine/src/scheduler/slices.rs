@@ -23,7 +23,6 @@ use super::flush::{output_options, with_expired};
 use super::job::{BuiltSlice, Job};
 use crate::error::{Error, Result};
 use crate::memory::Reservation;
-use crate::metrics::WorkCounters;
 use crate::table_files::output::{Finished, Output, OutputMemory, OutputOptions};
 use crate::table_files::separated::InputValues;
 
@@ -182,13 +181,21 @@ impl Compactor {
         folding.finish(&mut output)?;
         pace(&output)?;
         let entries_dropped = expired + entries - folding.written();
-        WorkCounters::add(&self.telemetry.work().entries_expired, expired + folding.expired());
+        let entries_expired = expired + folding.expired();
         let filtered = folding.into_filter_changes();
         if let Some(warning) = filtered.warning() {
             self.telemetry.warn(warning);
         }
         let Finished { tables, value_files } = output.finish()?;
-        Ok(BuiltSlice { tables, bytes_read, value_files, consumed, entries_dropped, filtered })
+        Ok(BuiltSlice {
+            tables,
+            bytes_read,
+            value_files,
+            consumed,
+            entries_dropped,
+            entries_expired,
+            filtered,
+        })
     }
 }
 

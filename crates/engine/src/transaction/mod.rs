@@ -173,7 +173,8 @@ impl Transaction {
     }
 
     /// The value of `key`, if it has one. The commit checks that no other write has changed it,
-    /// whatever the isolation, and also if this transaction has written it before.
+    /// whatever the isolation, and also if this transaction has written it before. A transaction
+    /// that writes nothing checks nothing: `Db::compare_and_swap` with the same value does.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -384,7 +385,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes back every write, and forgets all savepoints. The commit still checks what was read.
+    /// Takes back every write, and forgets all savepoints. If the transaction writes again, its
+    /// commit still checks what was read before.
     pub fn rollback(&mut self) {
         self.writes.clear();
         self.charge_again();
@@ -406,7 +408,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Self::commit`]; `Stalled` when the deadline passed while the write waited for flushes
-    /// or compactions.
+    /// or compactions. A commit that has to read a new table begins again, also with the deadline.
     pub fn commit_with(self, options: impl Into<WriteOptions>) -> Result<()> {
         self.commit_at(options.into()).map(drop)
     }

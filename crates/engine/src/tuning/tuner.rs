@@ -177,7 +177,9 @@ fn shares_moved(from: &Workload, to: &Workload) -> f64 {
 pub(super) fn is_overruled(history: &[Redesigned], now_ms: u64) -> bool {
     let of_callers = history.iter().rev().find(|entry| entry.by != RedesignedBy::Tuner);
     of_callers.is_some_and(|entry| {
-        entry.by == RedesignedBy::Caller && now_ms.saturating_sub(entry.unix_ms) < OVERRULED_MS
+        // One of the future is of a time when the clock was ahead, so it is past.
+        let age_ms = now_ms.checked_sub(entry.unix_ms);
+        entry.by == RedesignedBy::Caller && age_ms.is_some_and(|age_ms| age_ms < OVERRULED_MS)
     })
 }
 

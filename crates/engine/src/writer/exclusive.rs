@@ -327,6 +327,9 @@ impl Writer {
         // keep the versions that they hide, for snapshots taken in between.
         let before = self.reads.snapshot();
         let (count, kept) = add(seq)?;
+        // A read loads its view before its sequence number, so it may have the view before the
+        // tables and the number of a later write. It must not see that write without the tables.
+        writing.active.replace_empty(&self.catalog, keyspace, self.settings.memtable_index);
         let noting = self.recorder.is_on().then(|| {
             let mut noting = self.recorder.noting();
             noting.ingested(count);

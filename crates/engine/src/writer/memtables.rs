@@ -114,6 +114,18 @@ impl ActiveMemtables {
         }
     }
 
+    /// Puts a new memtable in place of the one of `keyspace`, which is empty. Readers that hold an
+    /// earlier view see no later write.
+    pub fn replace_empty(&mut self, catalog: &Catalog, keyspace: &KeyspaceCore, indexed: bool) {
+        keyspace.publish(|view| {
+            debug_assert!(view.memtables.first().is_some_and(|active| active.is_empty()), "it has entries");
+            let fresh: Arc<dyn Memtable> = Arc::new(ChunkedMemtable::new(indexed));
+            let memtables = std::iter::once(fresh).chain(view.memtables.iter().skip(1).cloned()).collect();
+            view.next(memtables, Arc::clone(&view.version))
+        });
+        self.renew(catalog);
+    }
+
     /// Puts a new memtable, with a digest index if `indexed`, in front of each one that is not
     /// empty. Returns the latter with their charge.
     pub fn seal(&mut self, catalog: &Catalog, indexed: bool) -> Sealed {

@@ -69,7 +69,7 @@ impl OwnWrites<'_> {
     fn take(&mut self) -> Result<Operations> {
         match self {
             Self::One(keyspace, op) => {
-                let mut operations = SPARE.take();
+                let mut operations = SPARE.try_with(Cell::take).unwrap_or_default();
                 operations.clear();
                 operations.push(*keyspace, *op)?;
                 Ok(operations)
@@ -81,7 +81,8 @@ impl OwnWrites<'_> {
     /// Keeps the memory of the operations that [`Self::take`] returned.
     fn give_back(&mut self, taken: Operations) {
         match self {
-            Self::One(..) => SPARE.set(taken),
+            // A destructor at the end of a thread may write after those of the thread's memory.
+            Self::One(..) => drop(SPARE.try_with(|spare| spare.set(taken))),
             Self::Batch(operations) => **operations = taken,
         }
     }
@@ -236,15 +237,14 @@ impl CommitQueue {
         }
         let conditions = own.conditions.cloned();
         let request = Request { operations: own.writes.take()?, durability, conditions };
-        let mut ticket = TICKET.take();
-        let ticket = ticket.get_or_insert_with(Ticket::new);
-        let (outcome, operations) = match self.line.join(ticket, request) {
+        let ticket = TICKET.try_with(Cell::take).ok().flatten().unwrap_or_else(Ticket::new);
+        let (outcome, operations) = match self.line.join(&ticket, request) {
             Turn::Lead(lead, request) => (self.lead(groups, lead, request.share()), request.operations),
             Turn::Done(answer) => answer,
         };
         debug_assert!(operations.tally.count > 0, "a leader returned other operations than it took");
         own.writes.give_back(operations);
-        TICKET.set(Some(Arc::clone(ticket)));
+        let _ = TICKET.try_with(|kept| kept.set(Some(ticket)));
         outcome
     }
 
@@ -277,7 +277,7 @@ impl CommitQueue {
         } else {
             let shares = shares.enumerate().filter(|(at, _)| !is_refused(*at)).map(|(_, share)| share);
             let is_synced = shares.clone().any(|share| share.durability == Durability::Sync);
-            let durability = if is_synced { Durability::Sync } else { own.durability };
+            let durability = if is_synced { Durability::Sync } else { Durability::NoSync };
             self.timed(durability, lead.followers.len(), || groups.write_group(&mut state, shares))
         };
         guard.end();

@@ -250,6 +250,32 @@ fn record_bytes(db: &Db) -> u64 {
     parts.iter().find(|(part, _)| part == "record cache").expect("a part of the ledger").1
 }
 
+/// A shared budget grants a little less than all, of which the sample is a small part.
+#[test]
+fn a_database_with_a_shared_budget_has_a_sample() {
+    for total_bytes in [16 * MIB, 32 * MIB, 256 * MIB] {
+        let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+        let budget = Budget::new(total_bytes);
+        let db = Db::builder("/db").env(env).info_log(false).budget(&budget).open().expect("opened");
+        assert!(record_bytes(&db) >= 64 << 10, "{}", db.memory());
+    }
+}
+
+/// Those of this open alone must fit: another program may have a smaller budget.
+#[test]
+fn a_recorded_size_is_reduced_under_another_budget() {
+    let env = in_memory();
+    let of = |budget_bytes| Db::builder("/db").env(env.clone()).info_log(false).memory_budget(budget_bytes);
+    let wide = of(64 * MIB).experimental(|e| e.record_cache(16 * MIB)).record().open().expect("opened");
+    assert_eq!(record_bytes(&wide), 16 * MIB);
+    drop(wide);
+    assert_eq!(record_bytes(&of(16 * MIB).open().expect("opened")), 8 * MIB);
+    let budget = Budget::new(1 << 30);
+    let shared = Db::builder("/other").env(env.clone()).info_log(false).budget(&budget);
+    let shared = shared.experimental(|e| e.record_cache(300 * MIB)).open().expect("opened");
+    assert_eq!(record_bytes(&shared), 300 * MIB);
+}
+
 #[test]
 fn its_memory_follows_the_grant_of_a_shared_budget() {
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);

@@ -1,6 +1,7 @@
 //! Tests of the options that a database records, and of the lifetime of the others.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use shamba::{Builder, Compression, Db, Design, Durability, MergePolicy, TreeDesign};
 use shamba_env::{Env, MemFs};
@@ -22,6 +23,19 @@ fn option(db: &Db, name: &str) -> String {
 
 fn values(db: &Db) -> [String; 5] {
     ["size_ratio", "compression", "sync", "memory-budget", "hash-sharing"].map(|name| option(db, name))
+}
+
+#[test]
+fn a_time_without_an_end_is_recorded_and_read_again() -> shamba::Result<()> {
+    let env = env();
+    let for_ever = || builder(&env).keep_log(1 << 30, Duration::MAX).tombstone_age_max(Duration::MAX);
+    for_ever().record().open()?.close()?;
+    let db = builder(&env).open()?;
+    let ms = u64::MAX.to_string();
+    assert_eq!(option(&db, "keep-log"), format!("{}:{ms}", 1 << 30));
+    assert_eq!(option(&db, "tombstone-age-max"), ms);
+    db.close()?;
+    for_ever().open()?.close()
 }
 
 #[test]

@@ -112,6 +112,25 @@ fn a_flush_alone_is_no_conflict() {
 }
 
 #[test]
+fn conflicts_are_counted_by_what_proves_them() {
+    for is_flushed in [false, true] {
+        let db = open(1);
+        let mut transaction = db.transaction();
+        assert!(transaction.get("k").expect("read").is_none());
+        transaction.put("l", "1").expect("put");
+        db.put("k", "1").expect("put");
+        if is_flushed {
+            db.flush().expect("flushed");
+        }
+        assert_eq!(transaction.commit().expect_err("k has changed").kind(), ErrorKind::Conflict);
+        let stats = db.stats();
+        let in_table = u64::from(is_flushed);
+        assert_eq!((stats.conflicts, stats.conflicts_unproved), (1 - in_table, in_table));
+        assert_eq!((stats.conflicts_disproved, stats.transactions), (0, 0));
+    }
+}
+
+#[test]
 fn a_dropped_keyspace_is_a_conflict_for_its_readers_and_an_error_for_its_writers() {
     let db = open(1);
     let gone = db.keyspace("gone").expect("made");

@@ -88,6 +88,29 @@ fn a_writer_gets_the_error_of_table_syncs_that_fail_in_a_row_and_writes_resume()
     Ok(())
 }
 
+/// Also if a new keyspace has the name of the one that was dropped.
+#[test]
+fn a_batch_with_operations_on_a_dropped_keyspace_does_nothing() -> Result<()> {
+    let db = builder(&inline(Arc::new(MemFs::new()))).open()?;
+    for is_made_again in [false, true] {
+        let emails = db.create_keyspace("emails")?;
+        let mut batch = db.batch();
+        batch.put("a", "1").put_in(&emails, "x", "2");
+        db.drop_keyspace("emails")?;
+        if is_made_again {
+            db.create_keyspace("emails")?;
+        }
+        let refused = batch.commit().expect_err("the keyspace is gone");
+        assert!(refused.kind() == ErrorKind::Invalid && refused.to_string().contains("emails"), "{refused}");
+        assert_eq!((batch.len(), db.contains_key("a")?), (2, false));
+        batch.clear();
+        batch.put("b", "1");
+        batch.commit()?;
+    }
+    assert!(db.contains_key("b")? && db.keyspace("emails")?.iter().next().is_none());
+    Ok(())
+}
+
 #[test]
 fn a_failed_commit_leaves_the_batch_to_be_tried_again() -> Result<()> {
     let faults = FaultFs::new(Arc::new(MemFs::new()), 1);

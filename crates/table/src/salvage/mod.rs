@@ -20,6 +20,7 @@ mod walk;
 pub(crate) use self::find::{ALLOWED_FIRST, ALLOWED_PER_BYTE};
 pub use self::walk::{Gap, SalvageWalk, SalvagedEntry};
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -236,9 +237,9 @@ impl Salvage {
         self.properties.as_ref().map(|properties| (&properties.smallest, properties.upper.as_ref()))
     }
 
-    /// The largest sequence number in it, if the properties are readable.
-    pub fn largest_seq(&self) -> Option<SeqNo> {
-        self.properties.as_ref().map(|properties| properties.largest_seq)
+    /// The smallest and the largest sequence number in it, if the properties are readable.
+    pub fn seqs(&self) -> Option<RangeInclusive<SeqNo>> {
+        self.properties.as_ref().map(|properties| properties.smallest_seq..=properties.largest_seq)
     }
 
     /// References to value files, if the properties are readable. Only with them is the birth id

@@ -264,7 +264,7 @@ impl Found {
     /// The largest known sequence number of any table.
     pub(super) fn largest_seq(&self) -> SeqNo {
         let parts = self.spaces.values().flat_map(|space| &space.parts);
-        parts.filter_map(|part| part.table.largest_seq()).max().unwrap_or(SeqNo::ZERO)
+        parts.filter_map(|part| Some(*part.table.seqs()?.end())).max().unwrap_or(SeqNo::ZERO)
     }
 }
 

@@ -6,16 +6,18 @@
 //! If the newest version is an operand of a merge operator, the operands down to the next put or
 //! delete count as well, and are written after it ([`super::chain`]).
 //!
-//! A FIFO keyspace drops what was written first, so its tables are not merged with each other: they
-//! are written one after the other from the oldest on, with their deletes, and flushed after each.
-//! If the age of a table is unreadable, they are merged as those of other keyspaces.
+//! A FIFO keyspace drops what was written first, so its tables are not all merged with each other:
+//! they are written one after the other from the oldest on, with their deletes, and flushed after
+//! each. Tables whose sequence numbers overlap are merged, since neither is older: a keyspace may
+//! have had levels, in which newer entries lie below older ones, and inputs of a compaction may
+//! still be there with its output. If the age of a table is unreadable, all are merged.
 //!
 //! A table is open only between its first and its last key, so of tables that do not overlap, only
 //! one at a time is open. All searches of tables together hold at most the given amount of memory.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -65,11 +67,9 @@ fn fill_space(
 ) -> Result<()> {
     let Space { name, mut parts, .. } = space;
     let mut operands = 0;
-    if keyspace.fifo().is_some() && parts.iter().all(|part| part.table.largest_seq().is_some()) {
-        // Of two tables that end with the same entry the larger one contains the other.
-        parts.sort_by_key(|part| (part.table.largest_seq(), Reverse(part.table.file_bytes())));
-        for part in std::mem::take(&mut parts) {
-            let sources = Sources { parts: vec![part], with_logs: false };
+    if keyspace.fifo().is_some() && parts.iter().all(|part| part.table.seqs().is_some()) {
+        for parts in by_age(std::mem::take(&mut parts)) {
+            let sources = Sources { parts, with_logs: false };
             operands += fill_from(db, keyspace, (id, &name), sources, (logs, values), window_bytes, report)?;
             db.flush()?;
         }
@@ -84,6 +84,24 @@ fn fill_space(
         ));
     }
     Ok(())
+}
+
+/// Groups of tables, oldest first: each entry of a group is older than all of the next. Tables
+/// without readable properties count as the oldest.
+fn by_age(mut parts: Vec<Part>) -> Vec<Vec<Part>> {
+    let seqs = |part: &Part| part.table.seqs().map_or((SeqNo::ZERO, SeqNo::ZERO), RangeInclusive::into_inner);
+    parts.sort_by_key(seqs);
+    let mut groups: Vec<Vec<Part>> = Vec::new();
+    let mut newest = SeqNo::ZERO;
+    for part in parts {
+        let (smallest, largest) = seqs(&part);
+        match groups.last_mut() {
+            Some(group) if smallest <= newest => group.push(part),
+            _ => groups.push(vec![part]),
+        }
+        newest = newest.max(largest);
+    }
+    groups
 }
 
 /// Sources that are written together: the newest version of each key in these tables, and in the

@@ -233,6 +233,13 @@ fn verify_logs(
             None
         }
     };
+    // No edit is being appended, so the file has what is in force, unless it has lost its end.
+    let lost = in_force.zip(in_files.as_ref()).and_then(|(in_force, in_files)| in_force.difference(in_files));
+    if let Some(difference) = lost {
+        let detail = format!("it is not the state of the open database: {difference}");
+        let error = Error::corruption(&manifest_path(env, dir), 0, "manifest", detail);
+        report.add(dir, &error, "the whole database, from its next open on".to_owned());
+    }
     let Some(state) = in_force.or(in_files.as_ref()) else { return };
     match replay_strictly(env, dir, state, held_bytes_max) {
         Ok(replayed) => {
@@ -245,11 +252,16 @@ fn verify_logs(
     }
 }
 
-/// Length of the current manifest, which was just read; 0 if it cannot be determined.
-fn manifest_bytes(env: &Env, dir: &Path) -> u64 {
+/// The current manifest, which was just read.
+fn manifest_path(env: &Env, dir: &Path) -> PathBuf {
     let current = read_current(env, dir).ok().flatten();
-    let path = current.map(|current| dir.join(manifest_file_name(current.number)));
-    path.and_then(|path| env.vfs.open_read(&path).ok()).and_then(|file| file.len().ok()).unwrap_or(0)
+    dir.join(current.map_or_else(|| CURRENT.to_owned(), |current| manifest_file_name(current.number)))
+}
+
+/// Its length; 0 if it cannot be determined.
+fn manifest_bytes(env: &Env, dir: &Path) -> u64 {
+    let file = env.vfs.open_read(&manifest_path(env, dir));
+    file.ok().and_then(|file| file.len().ok()).unwrap_or(0)
 }
 
 /// Reads the logs of the database in `dir` like an open that accepts no damage, and discards the

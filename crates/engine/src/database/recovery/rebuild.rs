@@ -333,7 +333,9 @@ impl Rebuilt<'_> {
             let keyspace = keyspace.ok_or_else(|| Error::invalid(format!("there is no keyspace {id}")))?;
             for memtable in memtables {
                 let now_ms = Some(self.core.env.clock.unix_ms());
-                let built = self.core.scheduler.flusher().write_memtable(&keyspace, &memtable, now_ms)?;
+                let flusher = self.core.scheduler.flusher();
+                let (built, left_out) = flusher.write_memtable(&keyspace, &memtable, now_ms)?;
+                left_out.count(self.core.telemetry.work());
                 self.value_files.extend(built.value_files);
                 let (run, age) = self.core.catalog.new_run();
                 let changes =

@@ -157,4 +157,5 @@ fn what_people_said_counts() {
     assert!(!is_overruled(&[entry(Caller, 0), entry(Follow, 1)], 2_000), "the last word counts");
     assert!(is_overruled(&[entry(Follow, 0), entry(Caller, 1)], 2_000));
     assert!(!is_overruled(&[], 0));
+    assert!(!is_overruled(&[entry(Caller, 3_000)], 2_000), "the clock was ahead");
 }

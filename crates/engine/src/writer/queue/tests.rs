@@ -324,18 +324,70 @@ fn a_panic_while_writing_turns_writes_off_and_leaves_nobody_waiting() {
     assert_eq!(db.put("k", "v").expect_err("writes are off").kind(), ErrorKind::ReadOnly);
 }
 
+/// A read loads its view first, and then its sequence number, which may be that of a later write.
 #[test]
-fn a_commit_in_a_destructor_of_a_panicking_thread_leaves_writes_on() {
-    struct Writes(Db);
+fn a_view_from_before_an_ingest_gets_no_later_write() {
+    let db = db();
+    let core = db.core();
+    let keyspace = core.catalog.named("default").expect("it exists");
+    let view = keyspace.load_full();
+    db.ingest([("a", "new")]).expect("added");
+    db.put("b", "v").expect("written");
+    let has = |key: &str| {
+        let digest = core.reads.digest().digest(key.as_bytes());
+        view.memtables.iter().any(|memtable| memtable.get(digest, key.as_bytes(), SeqNo::MAX).is_some())
+    };
+    assert!(!has("a") && !has("b"), "a reader of this view sees the second write without the first");
+    assert_eq!(db.get("b").expect("read").as_deref(), Some(&b"v"[..]));
+}
 
-    impl Drop for Writes {
-        fn drop(&mut self) {
-            self.0.put("k", "v").expect("written");
-        }
+/// Writes when it is dropped.
+struct WritesWhenDropped(Db);
+
+impl Drop for WritesWhenDropped {
+    fn drop(&mut self) {
+        self.0.put("k", "v").expect("written");
+    }
+}
+
+/// The memory of a thread is dropped in reverse order of its first use.
+#[test]
+fn a_destructor_can_wait_for_a_leader_after_the_memory_of_its_thread_is_gone() {
+    thread_local! {
+        static LAST: Cell<Option<WritesWhenDropped>> = const { Cell::new(None) };
     }
 
     let db = db();
-    let writes = Writes(db.clone());
+    let core = db.core();
+    let line = &core.writer.commits.line;
+    let (follow, may_follow) = std::sync::mpsc::channel();
+    let (tell, told) = std::sync::mpsc::channel();
+    let lead = line.try_to_lead().expect("nobody leads");
+    let thread = std::thread::spawn({
+        let db = db.clone();
+        move || {
+            LAST.set(Some(WritesWhenDropped(db.clone())));
+            db.put("first", "v").expect("written");
+            drop(db);
+            tell.send(()).expect("awaited");
+            may_follow.recv().expect("sent");
+        }
+    });
+    wait_for(core, 1);
+    drop(lead); // The thread leads, and then has used its memory.
+    told.recv().expect("sent");
+    let lead = line.try_to_lead().expect("nobody leads");
+    follow.send(()).expect("awaited");
+    wait_for(core, 1);
+    drop(lead);
+    thread.join().expect("no panic");
+    assert_eq!(db.get("k").expect("readable").as_deref(), Some(&b"v"[..]));
+}
+
+#[test]
+fn a_commit_in_a_destructor_of_a_panicking_thread_leaves_writes_on() {
+    let db = db();
+    let writes = WritesWhenDropped(db.clone());
     let panicked = std::thread::spawn(move || {
         let _writes = writes;
         panic!("planned");

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use shamba_key::SeqNo;
 
-use crate::version::Version;
 use crate::version::edit::{Change, ManifestEdit, Pairs, VersionEdit};
 use crate::version::history::History;
-use shamba_key::{KeyspaceId, LogNo};
+use crate::version::{KeyRange, Version};
+use shamba_key::{KeyspaceId, LogNo, RunId};
+use shamba_table::TableId;
 
 /// One keyspace.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +30,30 @@ pub struct KeyspaceState {
     pub version: Version,
     /// Operations with a sequence number up to this one are in tables.
     pub flushed: SeqNo,
+}
+
+impl KeyspaceState {
+    /// [`ManifestState::difference`] of one keyspace.
+    fn difference(&self, other: &Self) -> Option<String> {
+        if self.flushed != other.flushed {
+            let (ours, theirs) = (self.flushed, other.flushed);
+            return Some(format!("operations up to {theirs} are in tables, not up to {ours}"));
+        }
+        if self.recorded() != other.recorded() {
+            return Some("it has another name or other settings".to_owned());
+        }
+        self.places().ne(other.places()).then(|| "it has other tables".to_owned())
+    }
+
+    fn recorded(&self) -> (&str, &BTreeMap<String, String>, Option<&str>, Option<&str>) {
+        let (operator, filter) = (self.merge_operator.as_deref(), self.compaction_filter.as_deref());
+        (&self.name, &self.settings, operator, filter)
+    }
+
+    /// Its tables, each with its place and the range of it in use.
+    fn places(&self) -> impl Iterator<Item = (u32, RunId, TableId, &KeyRange)> {
+        self.version.tables().map(|(level, run, table)| (level, run.id, table.meta.id, &table.range))
+    }
 }
 
 /// The whole database.
@@ -111,6 +136,24 @@ impl ManifestState {
         self.time_ms = self.time_ms.max(edit.time_ms);
         self.history.extend(&edit.history);
         Ok(())
+    }
+
+    /// The first difference of `other` from this state in what an open depends on: keyspaces, their
+    /// tables, needed logs. Counters and history do not count. `None` if there is none.
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        if self.first_log != other.first_log {
+            return Some(format!("the first needed log is {}, not {}", other.first_log, self.first_log));
+        }
+        if let Some(id) = other.keyspaces.keys().find(|id| !self.keyspaces.contains_key(id)) {
+            return Some(format!("keyspace {id} does not exist"));
+        }
+        self.keyspaces.iter().find_map(|(id, keyspace)| {
+            let what = match other.keyspaces.get(id) {
+                None => "it is missing".to_owned(),
+                Some(theirs) => keyspace.difference(theirs)?,
+            };
+            Some(format!("keyspace \"{}\": {what}", keyspace.name.escape_default()))
+        })
     }
 
     /// The edit that creates this state from an empty one.

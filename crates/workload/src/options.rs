@@ -121,7 +121,9 @@ impl Options {
         }
         let inserts = matches!(workload, Workload::YcsbD | Workload::YcsbE);
         let items = self.num + if inserts { self.ops(workload) } else { 0 };
-        let keys = Keys::new(self.key_shape, size, 2 * self.num).and_then(|keys| keys.grown_to(2 * items));
+        // The keys of a fill are the same for workloads that insert more.
+        let keys = Keys::new(self.key_shape, size, 2 * self.num)
+            .and_then(|keys| keys.check_fits(2 * items).map(|()| keys));
         keys.or_else(|detail| refused(format!("--key-size: {detail}")))
     }
 

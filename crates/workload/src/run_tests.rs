@@ -69,6 +69,19 @@ fn reads_find_exactly_what_they_should() {
     assert_eq!(seek.found_share, 1.0);
 }
 
+/// Workloads that insert have indices of more digits than the fill.
+#[test]
+fn workloads_that_insert_read_the_keys_of_the_fill() {
+    for key_shape in [KeyShape::Path, KeyShape::Url] {
+        let options = Options { num: 300, reads: 300, key_shape, ..options() };
+        let db = open();
+        run_on(&db, Workload::FillRandom, &options);
+        for workload in [Workload::YcsbE, Workload::YcsbD] {
+            assert_eq!(run_on(&db, workload, &options).found_share, 1.0, "{workload} {key_shape}");
+        }
+    }
+}
+
 #[test]
 fn walks_stop_at_the_end_of_the_data() {
     let db = open();

@@ -86,21 +86,23 @@ pub fn run(args: &BatchArgs, out: &mut Out) -> Result<(), Failure> {
     }
     args.keyspace.check()?;
     let db = open::create_for(&args.db, &args.engine, &args.keyspace)?;
-    let recording = args.record.as_ref().map(|path| db.record_trace(path)).transpose()?;
-    if args.keyspace.options().is_some() {
-        args.keyspace.of(&db)?;
-    }
-    let mut session = Session::new(&db, Notation::from_switch(args.hex)).in_keyspace(args.keyspace.name());
-    let result = session.run(&mut input, out);
-    let first_error = session.first_error;
-    let recorded = match (recording, &args.record) {
-        (Some(recording), Some(path)) => open::finish(recording, path),
-        _ => Ok(()),
-    };
+    let mut first_error = None;
+    let mut recorded = Ok(());
     // The database is closed cleanly even if the reader of the replies has gone.
-    let closed = db.close().map_err(Failure::from);
-    let outcomes =
-        [first_error.map_or(Ok(()), |code| Err(Failure::Reported(code))), result, recorded, closed];
+    let result = open::closing(db, |db| {
+        let recording = args.record.as_ref().map(|path| db.record_trace(path)).transpose()?;
+        if args.keyspace.options().is_some() {
+            args.keyspace.of(db)?;
+        }
+        let mut session = Session::new(db, Notation::from_switch(args.hex)).in_keyspace(args.keyspace.name());
+        let result = session.run(&mut input, out);
+        first_error = session.first_error;
+        if let (Some(recording), Some(path)) = (recording, &args.record) {
+            recorded = open::finish(recording, path);
+        }
+        result
+    });
+    let outcomes = [first_error.map_or(Ok(()), |code| Err(Failure::Reported(code))), result, recorded];
     // The exit code is that of the first error; the others are only told.
     let mut failures = outcomes.into_iter().filter_map(Result::err);
     let first = failures.next();

@@ -111,6 +111,10 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
     // an hour.
     args.names.iter().try_for_each(|&workload| options.check(workload))?;
     let db = open::create(&args.db, &args.engine)?;
+    open::closing(db, |db| run_all(args, db, &options, out))
+}
+
+fn run_all(args: &BenchArgs, db: &Db, options: &Options, out: &mut Out) -> Result<(), Failure> {
     let deleting = args.names.iter().find(|workload| workload.deletes_all() && !args.use_existing);
     if let Some(workload) = deleting
         && db.iter().next().transpose()?.is_some()
@@ -135,7 +139,7 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
             }
             known = empty;
         }
-        let result = watched(&db, workload, &Options { turn, ..options.clone() })?;
+        let result = watched(db, workload, &Options { turn, ..options.clone() })?;
         check_answers(args, &result)?;
         if let Some(expected) = result.expected_found_share.filter(|_| known)
             && (result.found_share - expected).abs() > 1e-9
@@ -166,7 +170,7 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
     if let (Some(recording), Some(path)) = (recording, &args.record) {
         open::finish(recording, path)?;
     }
-    Ok(db.close()?)
+    Ok(())
 }
 
 /// Reports replayed lookups whose answers differ from the trace: the database is a different one,

@@ -102,23 +102,22 @@ pub fn run(args: &LoadArgs, out: &mut Out) -> Result<(), Failure> {
     }
     let db = open::create_for(&args.db, &args.engine, &args.keyspace)?;
     let start = Instant::now();
-    let keyspace = args.keyspace.of(&db)?;
-    let mut load = Load {
-        db: &db,
-        keyspace: &keyspace,
-        name: &name,
-        skip_bad: args.skip_bad,
-        hint: &hint,
-        loaded: 0,
-        skipped: 0,
-        expired: 0,
-    };
-    // Records before a malformed line stay loaded, so the database is closed in any case.
-    let result = load.run(first, &mut records);
-    let Load { loaded, skipped, expired, .. } = load;
-    drop(keyspace);
-    db.close()?;
-    result?;
+    // Records before a malformed line stay loaded.
+    let (loaded, skipped, expired) = open::closing(db, |db| {
+        let keyspace = args.keyspace.of(db)?;
+        let mut load = Load {
+            db,
+            keyspace: &keyspace,
+            name: &name,
+            skip_bad: args.skip_bad,
+            hint: &hint,
+            loaded: 0,
+            skipped: 0,
+            expired: 0,
+        };
+        load.run(first, &mut records)?;
+        Ok((load.loaded, load.skipped, load.expired))
+    })?;
     if skipped > NAMED_MAX {
         warn(format!("{name}: {} skipped in all", counted(skipped, "line", "lines")));
     }

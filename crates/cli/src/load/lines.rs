@@ -2,8 +2,9 @@
 
 use std::io::{self, BufRead, Read};
 
-/// Maximum line length: a key and value of maximum length, with every byte escaped to four.
-pub const LINE_BYTES_MAX: u64 = 4 * (65_535 + (256 << 20)) + 2;
+/// Maximum line length: a key and value of maximum length, with every byte escaped to four, and the
+/// other words of a line of `batch`.
+pub const LINE_BYTES_MAX: u64 = 4 * (65_535 + (256 << 20)) + (64 << 10);
 
 /// A line, or the reason why it is rejected.
 type Line<'a> = Result<&'a [u8], String>;

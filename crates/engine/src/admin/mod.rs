@@ -59,7 +59,13 @@ impl Db {
         let held_bytes_max = core.settings.held_value_bytes_max();
         // What loading filters finds is part of the report, as warnings.
         core.residency.finish_open();
-        verify::verify(&core.env, &core.catalog, &core.telemetry, held_bytes_max)
+        verify::verify(
+            &core.env,
+            &core.catalog,
+            &core.telemetry,
+            || core.lifecycle.has_failed(),
+            held_bytes_max,
+        )
     }
 }
 

@@ -47,7 +47,7 @@ fn a_checkpoint_flushes_first_and_has_a_log_of_its_own() {
 #[test]
 fn a_check_reports_a_manifest_that_is_gone() {
     let parts = parts();
-    let check = || verify(&parts.env, &parts.catalog, &parts.telemetry, 1 << 20);
+    let check = || verify(&parts.env, &parts.catalog, &parts.telemetry, || false, 1 << 20);
     let whole = check().expect("checked");
     assert!(whole.bytes_checked > 0 && whole.warnings.is_empty(), "{whole:?}");
     parts.telemetry.warn("something else".to_owned());

@@ -489,13 +489,9 @@ impl Db {
 /// even a lock file is.
 ///
 /// # Errors
-/// As a read-only open; `Invalid` for options that a new database could not have, and for a record
-/// cache that the budget of this open has no room for.
+/// As a read-only open; `Invalid` for options that a new database could not have.
 fn look_before_making(builder: &Builder) -> Result<()> {
     let (env, dir, given) = (&builder.env, &builder.path, builder.given());
-    if builder.budget.is_none() {
-        given.validate_record_cache()?;
-    }
     let is_missing = |path: &Path| matches!(env.vfs.exists(path), Ok(false));
     if given.read_only || !is_missing(&dir.join(CURRENT)) {
         return Ok(());
@@ -513,5 +509,6 @@ fn look_before_making(builder: &Builder) -> Result<()> {
             looked => drop(looked?), // Another process has made one since.
         }
     }
-    given.validate()
+    given.validate()?;
+    if builder.budget.is_none() { given.validate_record_cache() } else { Ok(()) }
 }

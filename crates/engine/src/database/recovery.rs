@@ -188,6 +188,9 @@ fn settings_of(builder: &Builder, recorded: &Settings) -> Result<Settings> {
         )));
     }
     settings.validate()?;
+    if builder.budget.is_none() && settings.record_cache_bytes != recorded.record_cache_bytes {
+        settings.validate_record_cache()?;
+    }
     Ok(settings)
 }
 

@@ -17,6 +17,9 @@ use shamba_tree::records::{Asked, RecordCache};
 use super::budget::Member;
 use crate::options::settings::Settings;
 
+/// A sample that its shards need takes at most this part of the largest share.
+const SAMPLE_MAX_PART: u64 = 8;
+
 /// The record cache of a database and its memory.
 pub(super) struct RecordMemory {
     settings: Arc<Settings>,
@@ -31,15 +34,13 @@ impl RecordMemory {
         } else {
             settings.record_cache_bytes.unwrap_or(0)
         };
-        // A shared budget grants less than all, and of that the sample is a small part.
-        let first_bytes = match settings.record_share_bytes_max() {
-            0 => settings.record_bytes(),
-            share_bytes_max => memory::record_sample_bytes(settings.budget_bytes(), share_bytes_max),
-        };
-        let charge = Charge::new(ledger, LedgerPart::Records, 0);
-        let cache = RecordCache::new(charge, to_usize(bytes_max), to_usize(first_bytes));
+        let cache = RecordCache::new(Charge::new(ledger, LedgerPart::Records, 0), to_usize(bytes_max));
         let records = Self { settings: Arc::clone(settings), cache: Arc::new(cache) };
-        records.set_capacity(first_bytes);
+        records.set_capacity(if records.is_shared() {
+            records.sample_bytes()
+        } else {
+            settings.record_bytes()
+        });
         records
     }
 
@@ -55,7 +56,13 @@ impl RecordMemory {
 
     /// Its floor: what it has as a sample.
     fn sample_bytes(&self) -> u64 {
-        memory::record_sample_bytes(self.settings.budget_bytes(), self.settings.record_share_bytes_max())
+        let bytes_max = self.settings.record_share_bytes_max();
+        let bytes = memory::record_sample_bytes(self.settings.budget_bytes(), bytes_max);
+        // There are as many shards as all of a shared budget would need, and each needs a little.
+        match self.cache.least_bytes() {
+            least if least <= bytes_max / SAMPLE_MAX_PART => bytes.max(least),
+            _ => bytes,
+        }
     }
 
     /// Bytes that it holds, used or not.

@@ -87,7 +87,7 @@ pub struct MemoryPrices {
     pub filter_gain_per_byte: f64,
     /// Marginal saving of the least valuable resident byte, without dormant filters.
     pub filter_loss_per_byte: f64,
-    /// Bytes of all filters and indexes that save anything.
+    /// Bytes of all filters and indexes that save anything, and of what is resident in any case.
     pub filter_useful_bytes: u64,
     /// Modelled cost of lookups and seeks beyond memtables, in nanoseconds per second.
     pub model_cost_ns_per_second: f64,

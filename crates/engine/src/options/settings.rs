@@ -171,8 +171,9 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether the record cache fits into the memory budget. Only for what one open gives: a
-    /// recorded size gets less under a smaller budget, and so does one under a shared budget.
+    /// Checks that the record cache fits into the memory budget. Only for a size that this open
+    /// gives: a recorded one gets less under a smaller budget, and so does one under a shared
+    /// budget.
     pub fn validate_record_cache(&self) -> Result<()> {
         let record_bytes = self.record_cache_bytes.unwrap_or(0);
         if record_bytes > self.memory_budget_bytes / RECORDS_MAX_PART {

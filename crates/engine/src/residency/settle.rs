@@ -185,7 +185,7 @@ impl ResidencyManager {
             gain_per_byte: plan.gain_per_byte,
             loss_per_byte: plan.loss_per_byte,
             kept_bytes: plan.kept_bytes,
-            useful_bytes: survey.useful_bytes() + survey.fixed_bytes,
+            useful_bytes: survey.useful_bytes(),
         };
         *self.plan.lock() = PlanPrices { value, cost_ns_per_second: plan.cost_ns_per_second };
         self.carry_out(&survey, &plan, mode, &mut state.unreadable);

@@ -113,10 +113,10 @@ impl Survey {
         self.without_seeks().into_iter().map(counting).collect()
     }
 
-    /// Bytes of all pieces.
+    /// Bytes of all pieces, and those that are resident in any case.
     pub fn useful_bytes(&self) -> u64 {
         let modules = |file: &FileMemory| file.modules.iter().map(|module| module.bytes).sum::<u64>();
-        self.files.iter().map(|file| modules(file) + file.index.bytes).sum()
+        self.fixed_bytes + self.files.iter().map(|file| modules(file) + file.index.bytes).sum::<u64>()
     }
 }
 

@@ -283,8 +283,8 @@ impl Flusher {
     }
 }
 
-/// The entries of memtables that their tables lack. They count once the tables are installed: a
-/// flush that fails leaves nothing out, and is tried again.
+/// The entries of memtables that their tables lack. They count once the flush has succeeded: one
+/// that fails leaves nothing out, and is tried again.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct LeftOut {
     /// Entries that no reader can see.

@@ -250,7 +250,7 @@ fn record_bytes(db: &Db) -> u64 {
     parts.iter().find(|(part, _)| part == "record cache").expect("a part of the ledger").1
 }
 
-/// A shared budget grants a little less than all, of which the sample is a small part.
+/// A shared budget grants a part of all, of which the sample is a small part.
 #[test]
 fn a_database_with_a_shared_budget_has_a_sample() {
     for total_bytes in [16 * MIB, 32 * MIB, 256 * MIB] {
@@ -258,6 +258,18 @@ fn a_database_with_a_shared_budget_has_a_sample() {
         let budget = Budget::new(total_bytes);
         let db = Db::builder("/db").env(env).info_log(false).budget(&budget).open().expect("opened");
         assert!(record_bytes(&db) >= 64 << 10, "{}", db.memory());
+        let env = Env::deterministic(Arc::new(MemFs::new()), 2);
+        let second = Db::builder("/db").env(env).info_log(false).budget(&budget).open().expect("opened");
+        for round in 0..40_000u32 {
+            for db in [&db, &second] {
+                let key = (round % 1_000).to_be_bytes();
+                db.put(key, [1; 100]).expect("written");
+                assert!(db.get(key).expect("read").is_some());
+            }
+        }
+        for db in [&db, &second] {
+            assert!(record_bytes(db) >= 64 << 10, "{total_bytes}: {}", db.memory());
+        }
     }
 }
 
@@ -270,6 +282,10 @@ fn a_recorded_size_is_reduced_under_another_budget() {
     assert_eq!(record_bytes(&wide), 16 * MIB);
     drop(wide);
     assert_eq!(record_bytes(&of(16 * MIB).open().expect("opened")), 8 * MIB);
+    // A given size is measured by the budget in force, recorded or not.
+    drop(of(1 << 30).record().open().expect("opened"));
+    let recorded = Db::builder("/db").env(env.clone()).info_log(false);
+    drop(recorded.experimental(|e| e.record_cache(300 * MIB)).open().expect("half of the recorded budget"));
     let budget = Budget::new(1 << 30);
     let shared = Db::builder("/other").env(env.clone()).info_log(false).budget(&budget);
     let shared = shared.experimental(|e| e.record_cache(300 * MIB)).open().expect("opened");

@@ -125,7 +125,7 @@ pub struct PlanValue {
     pub loss_per_byte: f64,
     /// Resident bytes that save nothing now: filters kept for a change of the hit rate.
     pub kept_bytes: u64,
-    /// Bytes of all pieces that save anything.
+    /// Bytes of all pieces that save anything, and those that are resident in any case.
     pub useful_bytes: u64,
 }
 

@@ -163,12 +163,11 @@ impl RecordCache {
     /// Minimum capacity of a cache that holds records.
     pub const CAPACITY_BYTES_MIN: u64 = CAPACITY_MIN_BYTES as u64;
 
-    /// A cache that may hold nothing yet, with shards for up to `bytes_max` bytes, as many as
-    /// `least_bytes` fill. `charge` is empty, and is resized with the capacity.
-    pub fn new(charge: Charge, bytes_max: usize, least_bytes: usize) -> Self {
+    /// A cache that may hold nothing yet, with shards for up to `bytes_max` bytes. `charge` is
+    /// empty, and is resized with the capacity.
+    pub fn new(charge: Charge, bytes_max: usize) -> Self {
         assert_eq!(charge.bytes(), 0, "a cache that holds nothing is charged");
-        let shards = (bytes_max / SHARD_BYTES).min(least_bytes / CAPACITY_MIN_BYTES);
-        let shards = 1 << shards.clamp(1, SHARDS_MAX).ilog2();
+        let shards = 1 << (bytes_max / SHARD_BYTES).clamp(1, SHARDS_MAX).ilog2();
         Self {
             shards: (0..shards).map(|_| Part::default()).collect(),
             bytes_max,
@@ -201,6 +200,11 @@ impl RecordCache {
         self.capacity_bytes.store(capacity_bytes, Ordering::Relaxed);
         self.shards.iter().for_each(|part| part.change(|shard| shard.set_capacity(of_shard)));
         charge.resize(capacity_bytes as u64);
+    }
+
+    /// Minimum capacity with which it holds records: a few chunks in each shard.
+    pub fn least_bytes(&self) -> u64 {
+        (self.shards.len() * CAPACITY_MIN_BYTES) as u64
     }
 
     /// Whether it may ever hold a record. Otherwise an edit need not name its keys.

@@ -20,7 +20,7 @@ fn charge(ledger: &Arc<Ledger>) -> Charge {
 }
 
 fn cache(capacity_bytes: usize) -> RecordCache {
-    let cache = RecordCache::new(charge(&Arc::default()), capacity_bytes, capacity_bytes);
+    let cache = RecordCache::new(charge(&Arc::default()), capacity_bytes);
     cache.set_capacity(capacity_bytes, 1);
     cache
 }
@@ -120,7 +120,7 @@ fn no_record_is_written_until_all_edits_have_ended() {
 #[test]
 fn without_capacity_it_holds_nothing() {
     let ledger = Arc::new(Ledger::new());
-    let cache = RecordCache::new(charge(&ledger), ROOMY_BYTES, ROOMY_BYTES);
+    let cache = RecordCache::new(charge(&ledger), ROOMY_BYTES);
     assert!(cache.access(true).is_none());
     cache.set_capacity(1, 1);
     assert!(cache.access(true).is_none(), "too little for a chunk");

@@ -67,7 +67,8 @@ fn fill_space(
 ) -> Result<()> {
     let Space { name, mut parts, .. } = space;
     let mut operands = 0;
-    if keyspace.fifo().is_some() && parts.iter().all(|part| part.table.seqs().is_some()) {
+    let has_ages = parts.iter().all(|part| part.table.seqs().is_some());
+    if keyspace.fifo().is_some() && has_ages {
         for parts in by_age(std::mem::take(&mut parts)) {
             let sources = Sources { parts, with_logs: false };
             operands += fill_from(db, keyspace, (id, &name), sources, (logs, values), window_bytes, report)?;
@@ -86,10 +87,9 @@ fn fill_space(
     Ok(())
 }
 
-/// Groups of tables, oldest first: each entry of a group is older than all of the next. Tables
-/// without readable properties count as the oldest.
+/// Groups of tables, oldest first: each entry of a group is older than all of the next.
 fn by_age(mut parts: Vec<Part>) -> Vec<Vec<Part>> {
-    let seqs = |part: &Part| part.table.seqs().map_or((SeqNo::ZERO, SeqNo::ZERO), RangeInclusive::into_inner);
+    let seqs = |part: &Part| part.table.seqs().map_or((SeqNo::ZERO, SeqNo::MAX), RangeInclusive::into_inner);
     parts.sort_by_key(seqs);
     let mut groups: Vec<Vec<Part>> = Vec::new();
     let mut newest = SeqNo::ZERO;

@@ -217,7 +217,7 @@ fn values_that_are_asked_for_again_are_recorded_and_then_cost_no_read() {
         row(b"plain", 3, EntryKind::Put, short.clone()),
     ]);
     for many in [false, true] {
-        let records = RecordCache::new(Charge::new(&store.ledger, LedgerPart::Records, 0), 1 << 20, 1 << 20);
+        let records = RecordCache::new(Charge::new(&store.ledger, LedgerPart::Records, 0), 1 << 20);
         records.set_capacity(1 << 20, 1);
         for (key, expected) in [(&b"plain"[..], &short), (b"expiring", &short), (b"long", &long)] {
             let is_recorded = expected.len() < 2_000;

@@ -138,9 +138,13 @@ impl ManifestState {
         Ok(())
     }
 
-    /// The first difference of `other` from this state in what an open depends on: keyspaces, their
-    /// tables, needed logs. Counters and history do not count. `None` if there is none.
+    /// The first difference of `other` from this state in what an open depends on: settings,
+    /// keyspaces, their tables, needed logs. Counters and history do not count. `None` if there is
+    /// none.
     pub fn difference(&self, other: &Self) -> Option<String> {
+        if self.settings != other.settings {
+            return Some("it has other settings".to_owned());
+        }
         if self.first_log != other.first_log {
             return Some(format!("the first needed log is {}, not {}", other.first_log, self.first_log));
         }

@@ -44,6 +44,25 @@ fn a_compaction_filter_is_named_and_removed() {
 }
 
 #[test]
+fn states_differ_in_what_an_open_depends_on() {
+    let (life, states) = (life(), states(&life()));
+    let mut differences = 0;
+    for (edit, (before, after)) in life.iter().skip(1).zip(states.iter().zip(&states[1..])) {
+        let of_trees = !edit.versions.is_empty() || !edit.flushed.is_empty() || edit.first_log.is_some();
+        let of_rules = !edit.merge_operators.is_empty() || !edit.compaction_filters.is_empty();
+        let of_keyspaces = !edit.keyspaces_created.is_empty()
+            || !edit.keyspaces_dropped.is_empty()
+            || !edit.keyspace_settings.is_empty();
+        let is_other = of_trees || of_rules || of_keyspaces || !edit.settings.is_empty();
+        assert_eq!(before.difference(after).is_some(), is_other, "{edit:?}");
+        assert_eq!(after.difference(before).is_some(), is_other, "{edit:?}");
+        assert_eq!(after.difference(after), None);
+        differences += usize::from(is_other);
+    }
+    assert!(differences > 3, "{differences} differences");
+}
+
+#[test]
 fn a_snapshot_makes_the_same_state() {
     for state in states(&life()) {
         let mut again = ManifestState::default();

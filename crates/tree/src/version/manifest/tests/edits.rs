@@ -59,7 +59,7 @@ fn states_differ_in_what_an_open_depends_on() {
         assert_eq!(after.difference(after), None);
         differences += usize::from(is_other);
     }
-    assert!(differences > 3, "{differences} differences");
+    assert!(differences >= 3, "{differences} differences");
 }
 
 #[test]

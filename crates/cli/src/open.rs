@@ -71,13 +71,17 @@ pub fn reader(path: &Path, options: &ReaderOptions) -> Result<Db, Failure> {
 /// the log recovers as after a crash.
 ///
 /// # Errors
-/// Those of `work`, then of the close.
+/// That of `work`, or else of the close. Of two, the second is only told.
 pub fn closing<T>(db: Db, work: impl FnOnce(&Db) -> Result<T, Failure>) -> Result<T, Failure> {
     let done = work(&db);
-    let closed = db.close();
-    let done = done?;
-    closed?;
-    Ok(done)
+    match (done, db.close().map_err(Failure::from)) {
+        (done, Ok(())) => done,
+        (Ok(_), Err(failure)) => Err(failure),
+        (Err(first), Err(second)) => {
+            note(format!("shamba: {second}"));
+            Err(first)
+        }
+    }
 }
 
 fn open(builder: Builder) -> Result<Db, Failure> {

@@ -177,10 +177,15 @@ impl Keys {
         }
     }
 
+    /// Decimal digits of `index` in the shapes that print it.
+    fn width(&self, index: u64) -> usize {
+        self.digits.max(digits(index))
+    }
+
     /// Directories from the upper digits of the index, then a file name that ends in the whole
     /// index.
     fn path(&self, index: u64, key: &mut Vec<u8>) {
-        let tail = self.digits.max(digits(index)) + 1;
+        let tail = self.width(index) + 1;
         // A directory has 64 files (present and absent). Each directory above has 16
         // subdirectories.
         for shift in [22, 18, 14, 10, 6] {
@@ -200,7 +205,7 @@ impl Keys {
         let site = format!("https://www.site-{host:04}.{domain}");
         let section = SECTIONS[(mix2(index >> 1, 5) % 8) as usize];
         for (separator, part) in [("", site.as_str()), ("/", section)] {
-            if key.len() + separator.len() + part.len() + self.digits.max(digits(index)) < self.size {
+            if key.len() + separator.len() + part.len() + self.width(index) < self.size {
                 key.extend_from_slice(separator.as_bytes());
                 key.extend_from_slice(part.as_bytes());
             }
@@ -211,10 +216,10 @@ impl Keys {
     /// A separator, letters up to the size, and the index in decimal digits.
     fn finish(&self, index: u64, separator: &[u8], key: &mut Vec<u8>) {
         key.extend_from_slice(separator);
-        let digits = self.digits.max(digits(index));
-        let letters = self.size - digits - key.len();
+        let width = self.width(index);
+        let letters = self.size - width - key.len();
         key.extend(b"file-name-of-some-length-".iter().cycle().take(letters));
-        push_decimal(key, index, digits);
+        push_decimal(key, index, width);
     }
 
     fn prefix_time(&self, index: u64, key: &mut Vec<u8>) {

@@ -184,7 +184,7 @@ impl Recording {
 pub struct Effort {
     /// Policies tried at each crash point; the others of the sample are tried at other points.
     pub policies_per_point: usize,
-    /// One call in this many is a crash point.
+    /// One call in this many is a crash point; the seed determines the first.
     pub points_step: u64,
     /// One new disk in this many also has its recovery crashed, and so on for the resulting disks.
     pub nested_one_in: u64,
@@ -219,7 +219,8 @@ impl Explorer {
     /// The first violation, with its report.
     pub fn explore(&self, recording: &Recording, effort: Effort, seed: u64) -> Result<Tally, String> {
         let mut tally = Tally::default();
-        for (point, k) in (0..=recording.calls()).step_by(effort.points_step as usize).enumerate() {
+        let begin = seed % effort.points_step;
+        for (point, k) in (begin..=recording.calls()).step_by(effort.points_step as usize).enumerate() {
             let policies = recording.sim.policies_for(k, seed);
             let count = policies.len();
             // The points have all policies in turn.
@@ -356,7 +357,14 @@ impl Explorer {
             for policy in disk.policies_for(k, disk.image_hash()) {
                 let nested = disk.crash(k, &policy);
                 let key = (recording.context, nested.image_hash(), times::tick(*now_ms));
-                if self.seen.lock().expect("no check panics while it holds the map").contains_key(&key) {
+                let known =
+                    self.seen.lock().expect("no check panics while it holds the map").get(&key).cloned();
+                if let Some(known) = known {
+                    if !known.is_same_now(found) {
+                        return Err(format!(
+                            "a crash behind call {k} of {calls} of recovery under {policy:?} leaves a disk that was {known:?} before, not {found:?}"
+                        ));
+                    }
                     continue;
                 }
                 let again = effort.goes_on(depth + 1, &nested);

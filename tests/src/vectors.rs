@@ -125,6 +125,9 @@ pub type OwnOptions = Vec<(&'static str, &'static str)>;
 const POLICIES: [MergePolicy; 3] = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
 /// The smallest threshold: a third of the values are at least as long.
 pub const THRESHOLD_BYTES: u32 = 64;
+
+/// The minimum of a memory budget: it makes an open fastest, and suites open thousands of disks.
+pub const BUDGET_BYTES: u64 = 4 << 20;
 /// Bytes of logs that are kept for a replica: those of any run.
 const KEPT_BYTES: u64 = 1 << 30;
 const KINDS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
@@ -159,8 +162,7 @@ impl Vector {
             large_values: None,
             value_threshold: None,
             value_space: 1.25,
-            // The minimum: it makes an open fastest, and suites open thousands of disks.
-            memory_budget: Some(4 << 20),
+            memory_budget: Some(BUDGET_BYTES),
             record_cache: Some(0),
             allocation: Allocation::Monkey,
             block_tags: true,

@@ -110,6 +110,11 @@ impl Found {
     pub(super) fn new(now_ms: u64, fingerprint: u64) -> Self {
         Self { at: vec![(tick(now_ms), fingerprint)], set_back: None }
     }
+
+    /// Whether both show the same state at the time of the recovery.
+    pub(super) fn is_same_now(&self, other: &Self) -> bool {
+        self.at.first() == other.at.first()
+    }
 }
 
 impl Recording {

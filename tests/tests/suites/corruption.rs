@@ -22,7 +22,7 @@ use shamba_tests::oracle::{Change, Oracle, SPACES, State};
 use shamba_tests::pool;
 use shamba_tests::runner::caught;
 use shamba_tests::tally::Tally;
-use shamba_tests::vectors::{THRESHOLD_BYTES, Vector};
+use shamba_tests::vectors::{BUDGET_BYTES, THRESHOLD_BYTES, Vector};
 
 const HOME: &str = "/db";
 const MASKS: [u8; 3] = [0x01, 0x80, 0xff];
@@ -153,6 +153,7 @@ impl Subject {
         let db = match shamba::Db::builder(Path::new(HOME))
             .env(env)
             .info_log(false)
+            .memory_budget(BUDGET_BYTES)
             .experimental(|e| e.auto_compaction(false))
             .open()
         {

@@ -4,8 +4,8 @@
 //! from a filled database, crashed after every call under every policy of the simulated disk.
 //! `SHAMBA_CRASH_LENGTH=3` runs all 1,884 sequences of up to three; `SHAMBA_CRASH_DEPTH=3` also
 //! crashes recoveries from crashes of recoveries. Long: random lives with a tiny write buffer, so
-//! that flushes, compactions, log and manifest changes are crashed too. In some of them time passes
-//! and entries expire.
+//! that flushes, compactions, log and manifest changes are crashed too, after every second call (on
+//! demand after each). In some of them time passes and entries expire.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -293,13 +293,11 @@ fn long_life(explorer: &Explorer, base: u64, index: usize) -> Result<Tally, Stri
         ops.retain(|op| !matches!(op, Op::Ingest(_)));
     }
     // An image of a long life takes ten times as long as one of a short life. The policy changes
-    // from point to point.
-    let effort = Effort {
-        policies_per_point: density() as usize,
-        points_step: 1,
-        nested_one_in: 128 / density(),
-        depth: depth(),
-    };
+    // from point to point. On demand every point is crashed.
+    let points_step = if density() > 1 { 1 } else { 2 };
+    let policies_per_point = density() as usize;
+    let effort =
+        Effort { policies_per_point, points_step, nested_one_in: 256 / density().pow(2), depth: depth() };
     Recording::record(&vector, seed, &ops)
         .and_then(|recording| explorer.explore(&recording, effort, seed))
         .map_err(|error| rerun(error, base, 1000 + index))

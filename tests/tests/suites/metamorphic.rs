@@ -26,7 +26,7 @@ use shamba_tests::vectors::Vector;
 const SCRIPTS: usize = 60;
 const VECTORS: usize = 8;
 /// Operations of a script before it is rewritten.
-const OPERATIONS: u64 = 500;
+const OPERATIONS: u64 = 320;
 const TEST: &str = "metamorphic::scripts_end_alike_however_they_are_run";
 
 /// A script that loses no write: it is never killed.
@@ -141,7 +141,7 @@ fn scripts_end_alike_however_they_are_run() {
         ("compactions, other (K, Z)", 3_000),
         ("range deletes", 3_000),
         ("redesigns", 300),
-        ("ticks", 5_000),
+        ("ticks", 3_000),
         ("reopens, clean", 1_000),
         ("bytes of values in value files", 1_000_000),
         ("snapshot reads", 1_000),

@@ -14,6 +14,7 @@ use shamba::Db;
 use shamba::env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind};
 use shamba_tests::files::{Files, disk_of, files_of};
 use shamba_tests::tally::Tally;
+use shamba_tests::vectors::BUDGET_BYTES;
 
 const HOME: &str = "/db";
 const OUT: &str = "/repaired";
@@ -46,7 +47,8 @@ impl Subject {
     }
 
     fn open(env: &Env) -> shamba::Result<Db> {
-        Db::builder(HOME).env(env.clone()).info_log(false).experimental(|e| e.auto_compaction(false)).open()
+        let builder = Db::builder(HOME).env(env.clone()).info_log(false).memory_budget(BUDGET_BYTES);
+        builder.experimental(|e| e.auto_compaction(false)).open()
     }
 
     /// One flush, and sometimes a compaction, so that the tree stays small.

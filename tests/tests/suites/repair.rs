@@ -39,6 +39,7 @@ use shamba_tests::files::{Files, disk_of, files_of};
 use shamba_tests::oracle::{SPACES, State, contains};
 use shamba_tests::runner::caught;
 use shamba_tests::tally::Tally;
+use shamba_tests::vectors::BUDGET_BYTES;
 use shamba_tests::{compare, filters, pool, seed};
 
 use self::subject::{FILTERED, Rules, Subject, Writer, key, subject};
@@ -107,8 +108,8 @@ struct Repaired {
 fn opened(env: &Env, rules: Rules) -> shamba::Result<Db> {
     // Later than everything that was written: what had expired then has expired.
     env.clock.sleep_us(24 * 60 * 60 * 1_000_000);
-    let builder = rules.merging(Db::builder(OUT).env(env.clone()).info_log(false));
-    builder.create_if_missing(false).open()
+    let builder = Db::builder(OUT).env(env.clone()).info_log(false).memory_budget(BUDGET_BYTES);
+    rules.merging(builder).create_if_missing(false).open()
 }
 
 /// The content of the repaired database.

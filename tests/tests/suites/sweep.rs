@@ -29,6 +29,7 @@ use shamba_tests::files::{Files, disk_of};
 use shamba_tests::oracle::{Change, Oracle, State};
 use shamba_tests::runner::caught;
 use shamba_tests::tally::Tally;
+use shamba_tests::vectors::BUDGET_BYTES;
 use shamba_tests::{pool, seed};
 
 const HOME: &str = "/db";
@@ -229,6 +230,7 @@ impl Flip<'_> {
         // Half of the flips use filters that are read at the open, which a user may configure.
         let residency = if self.at.is_multiple_of(2) { Residency::Budgeted } else { Residency::Pinned };
         let builder = Db::builder(HOME).env(self.env.clone()).read_only(true).info_log(false);
+        let builder = builder.memory_budget(BUDGET_BYTES);
         builder.experimental(|e| e.filter_residency(residency)).open()
     }
 

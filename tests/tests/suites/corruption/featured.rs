@@ -43,7 +43,7 @@ fn builder(env: &Env) -> Builder {
 
 /// [`builder`], with these options of the first keyspace.
 fn builder_with(env: &Env, first: KeyspaceOptions) -> Builder {
-    let builder = Db::builder(HOME).env(env.clone()).info_log(false);
+    let builder = Db::builder(HOME).env(env.clone()).info_log(false).memory_budget(BUDGET_BYTES);
     builder
         .keyspace(SPACES[0], first)
         .keyspace(SPACES[1], ruled(appending(false)))

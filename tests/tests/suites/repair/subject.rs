@@ -27,6 +27,7 @@ use shamba_tests::operators::{SEPARATOR, appending};
 use shamba_tests::ops::Op;
 use shamba_tests::oracle::{Change, Moment, Oracle, SPACES, State};
 use shamba_tests::runner::note_verdicts;
+use shamba_tests::vectors::BUDGET_BYTES;
 
 use super::{HOME, UNATTRIBUTED};
 
@@ -206,6 +207,7 @@ impl Writer {
             let builder = Db::builder(HOME)
                 .env(env.clone())
                 .info_log(false)
+                .memory_budget(BUDGET_BYTES)
                 .merge_policy(policies[index % 3])
                 .compression(Compression::ALL[index / 3 % 3])
                 .experimental(|e| e.value_threshold(threshold))

@@ -2,7 +2,8 @@
 //!
 //! An emulated device is a file system in memory behind a layer that delays reads ([`SlowFs`]) by a
 //! latency and the time of their bytes at the device's bandwidth; a page of 4 KiB takes the time of
-//! the hash-sharing paper's Table 1 in total, including memory's own time. Writes are free, unless
+//! the hash-sharing paper's Table 1 in total, including memory's own time; where a page of a large
+//! file in memory takes longer than the fastest device, as long as that. Writes are free, unless
 //! an experiment requests [`Writes::Priced`]: then an append takes the latency of a read and the
 //! time of its bytes at the device's write bandwidth, and a sync takes the latency. Below some 60
 //! us the layer spins on the clock; it never sleeps. A device that is not slower than reads from

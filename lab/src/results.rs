@@ -56,7 +56,7 @@ pub(crate) fn write(
     let facts = Facts::here(&plan.scratch, memory_ns);
     let seconds = (took.as_secs_f64() * 10.0).round() / 10.0;
     let view = rows.view();
-    let reason = if verdict == Verdict::Confirmed { String::new() } else { (experiment.reason)(&view) };
+    let reason = (experiment.reason)(&view);
     let machine: serde_json::Map<String, Value> =
         facts.pairs().into_iter().map(|(name, value)| (name, Value::from(value))).collect();
     let mut object = describe(experiment, plan.scale);

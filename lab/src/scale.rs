@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub enum Scale {
     /// For tests only: all experiments complete within seconds; the findings are meaningless.
     Tiny,
-    /// All experiments with five seeds within a quarter of an hour on two cores: the paper's shape
+    /// All experiments with five seeds within half an hour on two cores: the paper's shape
     /// with fewer entries and lookups.
     Quick,
     /// Some minutes per experiment. Filters exceed the last-level cache four times in hash

@@ -55,6 +55,11 @@ const BITS_PER_KEY: f64 = 10.0;
 /// Distributions of requests over items.
 const SPREADS: [Distribution; 3] = [Distribution::Uniform, Distribution::Zipf, Distribution::ZipfLocal];
 
+/// Bytes of an entry, and entries of a full tree.
+const ENTRIES: [(u64, u64); 2] = [(64, 10_000_000), (1024, 1_000_000)];
+/// Size ratios of the trees.
+const SIZE_RATIOS: [u32; 2] = [4, 10];
+
 /// Options as (name, value).
 type Pairs = &'static [(&'static str, &'static str)];
 
@@ -200,19 +205,47 @@ struct Place<'a> {
 /// # Errors
 /// Errors of the engine, and a wrong answer.
 pub fn run(options: &Options, print: &mut dyn FnMut(&str)) -> Result<(), String> {
-    for (entry_bytes, full_count) in [(64, 10_000_000), (1024, 1_000_000)] {
+    check(options)?;
+    for (entry_bytes, full_count) in ENTRIES {
         if options.entry_bytes.is_some_and(|only| only != entry_bytes) {
             continue;
         }
         let count = options.entries.unwrap_or(full_count / options.scale.part());
         let items = Items { count, entry_bytes, seed: options.seed };
-        for size_ratio in [4, 10] {
+        for size_ratio in SIZE_RATIOS {
             if options.size_ratio.is_none_or(|only| only == size_ratio) {
                 curves_of(options, items, size_ratio, print)?;
             }
         }
     }
     Ok(())
+}
+
+/// Refuses options that select nothing.
+fn check(options: &Options) -> Result<(), String> {
+    let one_of = |what: &str, given: &str, known: Vec<String>| match known.iter().any(|name| name == given) {
+        true => Ok(()),
+        false => Err(format!("{what} {given}: expected one of {}", known.join(", "))),
+    };
+    if let Some(bytes) = options.entry_bytes {
+        one_of("--entry", &bytes.to_string(), ENTRIES.map(|(bytes, _)| bytes.to_string()).to_vec())?;
+    }
+    if let Some(ratio) = options.size_ratio {
+        one_of("--size-ratio", &ratio.to_string(), SIZE_RATIOS.map(|ratio| ratio.to_string()).to_vec())?;
+    }
+    if let Some(name) = &options.workload {
+        one_of("--workload", name, SPREADS.map(|spread| spread.name().to_owned()).to_vec())?;
+    }
+    for name in &options.configurations {
+        one_of("--configurations", name, CONFIGURATIONS.iter().map(|of| of.name.to_owned()).collect())?;
+    }
+    if options.entries == Some(0) {
+        return Err("--entries 0: expected at least 1".to_owned());
+    }
+    match options.empty_fraction {
+        Some(share) if !(0.0..=1.0).contains(&share) => Err(format!("--empty {share}: expected 0 to 1")),
+        _ => Ok(()),
+    }
 }
 
 fn curves_of(

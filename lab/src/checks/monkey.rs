@@ -76,6 +76,9 @@ struct Found {
 /// # Errors
 /// Errors of the engine, an absent key that is found, and the violations.
 pub fn run(options: &Options, print: &mut dyn FnMut(&str)) -> Result<(), String> {
+    if options.entries == 0 {
+        return Err("--entries 0: expected at least 1".to_owned());
+    }
     let items = Items { count: options.entries, entry_bytes: ENTRY_BYTES, seed: options.seed };
     let mut violations = Vec::new();
     for &bits_per_key in &options.bits_per_key {

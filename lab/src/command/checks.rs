@@ -54,7 +54,8 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     check(words).map_err(Failure::Check)
 }
 
-/// Refuses unknown checks and options that a check does not have.
+/// Refuses unknown checks, options that a check does not have or that lack their value, and stray
+/// words.
 fn check_options(words: &[String]) -> Result<(), String> {
     let name = words.first().map_or("", String::as_str);
     if PARTS.contains(&name) {
@@ -67,10 +68,28 @@ fn check_options(words: &[String]) -> Result<(), String> {
     let mut lines = lines.peekable();
     let Some(first) = lines.next() else { return Err(format!("unknown check {name:?}\n{USAGE}")) };
     let more = lines.take_while(|line| line.starts_with("        "));
+    // Each in brackets: an option, perhaps with the name of its value, or the name of a word.
     let known: Vec<&str> =
-        std::iter::once(first).chain(more).flat_map(|line| line.split([' ', '[', ']'])).collect();
-    let unknown = words.iter().find(|word| word.starts_with("--") && !known.contains(&word.as_str()));
-    unknown.map_or(Ok(()), |word| Err(format!("check {name} has no option {word}\n{USAGE}")))
+        std::iter::once(first).chain(more).flat_map(|line| line.split(['[', ']'])).collect();
+    let mut given = words.iter().skip(1).map(String::as_str).peekable();
+    if known.contains(&"NAME") {
+        given.next_if(|word| !word.starts_with("--"));
+    }
+    while let Some(word) = given.next() {
+        if !word.starts_with("--") {
+            return Err(format!("check {name} does not take {word:?}\n{USAGE}"));
+        }
+        let values = known.iter().filter_map(|option| option.strip_prefix(word));
+        match values.into_iter().find(|value| value.is_empty() || value.starts_with(' ')) {
+            Some("") => {}
+            Some(_) => {
+                let value = given.next_if(|value| !value.starts_with("--"));
+                value.ok_or_else(|| format!("{word}: its value is missing\n{USAGE}"))?;
+            }
+            None => return Err(format!("check {name} has no option {word}\n{USAGE}")),
+        }
+    }
+    Ok(())
 }
 
 /// Runs a check in a separate process for each of the additional arguments, and returns all
@@ -208,7 +227,7 @@ fn memory_curves(words: &[String]) -> Result<(), String> {
         scale: parsed(words, "--scale", curves::Scale::Default)?,
         entry_bytes: given("--entry")?,
         entries: given("--entries")?,
-        size_ratio: given("--size-ratio")?.map(|ratio| ratio as u32),
+        size_ratio: option(words, "--size-ratio").map(|_| parsed(words, "--size-ratio", 0)).transpose()?,
         workload: option(words, "--workload").map(str::to_owned),
         empty_fraction: option(words, "--empty").map(|_| parsed(words, "--empty", 0.0)).transpose()?,
         configurations: option(words, "--configurations")

@@ -28,7 +28,7 @@ pub struct ListArgs {
 /// How and where experiments run.
 #[derive(Args)]
 struct HowArgs {
-    /// Scale of the experiments: quick (all within a quarter of an hour), default or paper
+    /// Scale of the experiments: quick (all within half an hour), default or paper
     #[arg(long, default_value = "quick")]
     scale: Scale,
     /// The folder for results
@@ -147,6 +147,10 @@ fn carry_out(experiments: &[&'static Experiment], how: &HowArgs, out: &mut Out) 
     if cfg!(debug_assertions) {
         eprintln!("shamba-lab: this build has debug assertions: its times do not represent the engine");
     }
+    let end = how.seed.checked_add(how.seeds);
+    let end = end.ok_or_else(|| {
+        Failure::Usage(format!("--seed {}: there are no {} seeds from it on", how.seed, how.seeds))
+    })?;
     // The system's folder for temporary files is often in memory, where no disk can be measured.
     let above = how.dir.as_ref().unwrap_or(&how.out);
     let scratch = std::fs::create_dir_all(above)
@@ -156,7 +160,7 @@ fn carry_out(experiments: &[&'static Experiment], how: &HowArgs, out: &mut Out) 
         })?;
     let plan = Plan {
         scale: how.scale,
-        seeds: (how.seed..how.seed.saturating_add(how.seeds)).collect(),
+        seeds: (how.seed..end).collect(),
         scratch: scratch.path().to_path_buf(),
         out: how.out.clone(),
     };

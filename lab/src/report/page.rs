@@ -91,6 +91,10 @@ pub(super) fn chapter(paper: Paper, entries: &[&Entry], scale: Scale) -> String 
             }
         }
         let _ = writeln!(text, "\n![{id}]({scale}/{id}.svg)\n");
+        let note = entry.text("note");
+        if !note.is_empty() {
+            let _ = writeln!(text, "{note}\n");
+        }
         let mut after: Vec<&str> = entry.list("notes").iter().filter_map(|note| note.as_str()).collect();
         after.push(entry.text("reason"));
         after.retain(|text| !text.is_empty());

@@ -14,7 +14,7 @@ use shamba_model::navigator::{Bounds, Options, navigate};
 use shamba_model::updates::Merging;
 
 use super::setup::{BITS_PER_ENTRY, Four};
-use crate::experiments::monkey::grown::Grown;
+use crate::experiments::monkey::grown::{Grown, range_entries, range_selectivity};
 use crate::experiments::monkey::setup::Filters;
 use crate::io_tally::{CountingFs, Io, IoTally, PAGE_BYTES};
 use crate::prelude::*;
@@ -116,6 +116,7 @@ fn parameters(scale: Scale) -> Vec<Parameter> {
         Parameter::fixed("operations", operations(scale)),
         Parameter::fixed("entries", entries),
         Parameter::fixed("entry bytes", entry_bytes),
+        Parameter::fixed("entries of a range", range_entries(entries)),
         Parameter::fixed("buffer and filters [bits per entry]", BITS_PER_ENTRY),
         Parameter::fixed("smallest buffer bytes", BUFFER_BYTES_MIN),
     ]
@@ -129,7 +130,7 @@ fn saved(rows: &View<'_>, executed: &str) -> Option<f64> {
 fn situation((entries, entry_bytes): (u64, u64)) -> Situation {
     Situation {
         data: DataSet { entries, entry_bytes: entry_bytes as f64, page_bytes: PAGE_BYTES },
-        workload: Workload::of_rates(EXPECTED, 1e-5),
+        workload: Workload::of_rates(EXPECTED, range_selectivity(entries)),
         device: ModelDevice { read_ns: 1.0, write_ns: 1.0, cpu: CpuTimes::NONE },
         locality: MissRatioCurve::EVEN,
     }

@@ -33,6 +33,9 @@ const PANEL: Panel = Panel::lines(
 )
 .with_model("model");
 
+/// "Almost all", in the paper's words.
+const ALMOST_ALL: f64 = 0.9;
+
 pub(super) const FIG1: Experiment = Experiment {
     id: "hash-sharing-fig1",
     paper: Paper::HashSharing,
@@ -56,6 +59,15 @@ pub(super) const FIG1: Experiment = Experiment {
             AtLeast(0.0),
             |rows| Some(100.0 * (share(rows, Device::Nvm, 1.0)? - share(rows, Device::Pcie, 1.0)?)),
         ),
+        Predicate::size("share on PCIe, no lookup empty", Share, Within(0.1, 0.2), |rows| {
+            share(rows, Device::Pcie, 0.0)
+        }),
+        Predicate::size("share on PCIe, all empty", Share, AtLeast(0.75), |rows| {
+            share(rows, Device::Pcie, 1.0)
+        }),
+        Predicate::size("share on NVM, all empty", Share, AtLeast(ALMOST_ALL), |rows| {
+            share(rows, Device::Nvm, 1.0)
+        }),
         Predicate::size(
             "share on PCIe over Equation 4's, no lookup empty",
             Ratio,

@@ -58,8 +58,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
     panels: &[Panel::lines(Column::names("tick", ""), Column::log("ns", "time [ns]"), &["source"])
         .drawn(Style::Markers)],
-    note: "Hashes wait for one another. Pages of 4 KB at random places of a file, one at a time. Emulated devices add the paper's \
-           times by construction and are not judged.",
+    note: "Hashes wait for one another. Pages of 4 KB at random places of a file, one at a time. Emulated devices take the paper's \
+           times or, where memory takes longer, as does NVM's, that of memory; they are not judged.",
     reason: Experiment::no_reason,
 };
 

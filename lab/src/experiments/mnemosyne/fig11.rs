@@ -152,7 +152,7 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
         let place = Place { bits, questions: &questions, levels: tree.size.levels(1) };
         let mut push = |window: u64, filters, per_s: Option<f64>, store: &Store, db: &Db| {
             let stats = count(lab, &store.items, db, &questions)?;
-            let at = row!(window: window, per_s: per_s, is_live: per_s.is_some(), emulated: true);
+            let at = row!(window: window, per_s: per_s, is_live: per_s.is_some(), emulated: per_s.is_some());
             rows.push(at.and(place.row(filters, db, &stats)));
             Ok::<_, String>(())
         };

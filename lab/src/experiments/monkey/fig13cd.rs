@@ -14,7 +14,7 @@ use shamba_model::miss_ratio::MissRatioCurve;
 use shamba_model::updates::Merging;
 use shamba_model::{Design, MergePolicy};
 
-use super::grown::Grown;
+use super::grown::{Grown, range_selectivity};
 use super::setup::{BITS_PER_KEY, Filters, HDD, SSD, lookups_counted};
 use crate::io_tally::PAGE_BYTES;
 use crate::lookups::io;
@@ -182,7 +182,7 @@ pub(super) fn situation(
             found_lookups: 0.0,
             updates,
             ranges,
-            range_selectivity: 1e-5,
+            range_selectivity: range_selectivity(entries),
         },
         device: ModelDevice { read_ns, write_ns: read_ns, cpu: CpuTimes::NONE },
         locality: MissRatioCurve::EVEN,

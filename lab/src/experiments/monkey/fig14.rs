@@ -53,7 +53,7 @@ pub(super) const A: Experiment = Experiment {
         )
         .titled("pages", &[]),
     ],
-    note: "T = 2, 8 levels at quick, 5 bits per key, hits, blocks of 4 KB. At c the share 1 - c of the entries, written last, gets the share c of \
+    note: "T = 2, 9 levels at quick, 5 bits per key, hits, blocks of 4 KB. At c the share 1 - c of the entries, written last, gets the share c of \
            the lookups.",
     reason: |_| {
         "The more lookups ask for what was written last, the fewer filters stand above what they ask for."

@@ -29,6 +29,16 @@ const BUDGET_BYTES: u64 = 64 << 20;
 /// Entries of a short range, whatever the number of entries.
 const RANGE_ENTRIES_MIN: u64 = 10;
 
+/// Entries of a short range in a tree of `entries`: a hundred-thousandth of them, ten at least.
+pub(in crate::experiments) fn range_entries(entries: u64) -> u64 {
+    (entries / 100_000).max(RANGE_ENTRIES_MIN)
+}
+
+/// The share of all entries that such a range reads.
+pub(in crate::experiments) fn range_selectivity(entries: u64) -> f64 {
+    range_entries(entries) as f64 / entries.max(1) as f64
+}
+
 /// A tree in memory, and what names its keys.
 pub(in crate::experiments) struct Grown {
     pub design: Design,
@@ -183,12 +193,12 @@ impl Grown {
         }
     }
 
-    /// Reads a range of a hundred-thousandth of the entries, ten at least.
+    /// Reads a range of [`range_entries`].
     ///
     /// # Errors
     /// Errors of the engine; a range of other entries.
     pub fn walk_one(&self, db: &Db, item: u64) -> Result<(), String> {
-        let wanted = (self.entries / 100_000).max(RANGE_ENTRIES_MIN);
+        let wanted = range_entries(self.entries);
         let from = 2 * (item / 2).min(self.entries - wanted);
         let range = db.range(self.items.key(from, false)..).take(wanted as usize);
         match range.filter(Result::is_ok).count() as u64 {

@@ -41,8 +41,11 @@ impl DirectFile {
 impl RandomFile for DirectFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         match system::read_at(&self.file, offset, buf) {
-            Err(error) if system::is_direct_refused(&error) && self.is_direct() => {
-                self.give_up()?;
+            Err(error) if system::is_direct_refused(&error) => {
+                // Another thread may have switched after this read was refused.
+                if self.is_direct() {
+                    self.give_up()?;
+                }
                 system::read_at(&self.file, offset, buf)
             }
             read => read,

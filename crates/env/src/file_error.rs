@@ -9,6 +9,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Error numbers with which a device says that it cannot read bytes: EIO; on Windows `ERROR_CRC`,
+/// `ERROR_SECTOR_NOT_FOUND`, `ERROR_READ_FAULT`, `ERROR_IO_DEVICE` and
+/// `ERROR_DISK_OPERATION_FAILED`.
+const UNREADABLE: &[i32] = if cfg!(windows) { &[23, 27, 30, 1117, 1127] } else { &[5] };
+
 /// Error of an operation on a file whose format the caller knows.
 #[derive(Clone, Debug)]
 pub enum FileError {
@@ -16,7 +21,8 @@ pub enum FileError {
     Io {
         /// The file.
         file: PathBuf,
-        /// The failed operation, as a verb: "open", "read", "append to".
+        /// The failed operation, as a verb: "open", "append to", "read data block at offset 4096
+        /// of".
         op: Cow<'static, str>,
         /// The file system's error.
         source: Arc<io::Error>,
@@ -81,6 +87,12 @@ impl FileError {
     pub fn is_no_space(&self) -> bool {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
         matches!(self, Self::Io { source, .. } if full.contains(&source.kind()))
+    }
+
+    /// Whether the device could not read bytes that it has: another read of the file may succeed.
+    pub fn is_unreadable(&self) -> bool {
+        let code = |source: &io::Error| source.raw_os_error().is_some_and(|code| UNREADABLE.contains(&code));
+        matches!(self, Self::Io { source, .. } if code(source))
     }
 
     /// Whether the error is corruption, and not a failed call or a wrong argument.

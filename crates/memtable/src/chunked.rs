@@ -12,8 +12,8 @@
 //!
 //! Iteration is in [`super::iter`].
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -32,9 +32,9 @@ use shamba_table::FragmentedTombstones;
 /// Maximum number of steps along a chain: by then it has cost as much as a search in the chunks.
 const CHAIN_STEPS_MAX: usize = 32;
 
-/// Memory of one range tombstone besides its bounds: itself, two fragments and their places in the
-/// tree.
-const RANGE_DELETE_OVERHEAD_BYTES: u64 = 320;
+/// Memory of the bounds of a range tombstone besides their bytes: two allocations with their
+/// reference counts.
+const BOUNDS_EXTRA_BYTES: u64 = 100;
 
 /// A memtable with its entries in an arena.
 pub struct ChunkedMemtable {
@@ -43,7 +43,9 @@ pub struct ChunkedMemtable {
     index: Option<DigestIndex>,
     order: Order,
     writer: Mutex<Writer>,
-    range_deletes: ArcSwap<FragmentedTombstones>,
+    /// Set by the first: the drop of such a pointer visits all threads, and most memtables have
+    /// none.
+    range_deletes: OnceLock<ArcSwap<FragmentedTombstones>>,
     range_delete_count: AtomicU64,
     /// Bytes without the chunks, whose size readers change as well.
     bytes: AtomicU64,
@@ -61,7 +63,9 @@ struct Writer {
     order: OrderWriter,
     /// The largest sequence number of an entry.
     newest: SeqNo,
-    range_delete_bytes: u64,
+    /// Number of range tombstones, and bytes of their bounds.
+    range_deletes: u64,
+    bounds_bytes: u64,
 }
 
 impl ChunkedMemtable {
@@ -75,14 +79,15 @@ impl ChunkedMemtable {
             index: index_writer,
             order: order_writer,
             newest: SeqNo::ZERO,
-            range_delete_bytes: 0,
+            range_deletes: 0,
+            bounds_bytes: 0,
         };
         Self {
             arena,
             index,
             order,
             writer: Mutex::new(writer),
-            range_deletes: ArcSwap::default(),
+            range_deletes: OnceLock::new(),
             range_delete_count: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             entries: AtomicU64::new(0),
@@ -202,10 +207,11 @@ impl Memtable for ChunkedMemtable {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let bounds = tombstone.start.len() + tombstone.end.as_ref().map_or(0, Bytes::len);
         let seq = tombstone.seq;
-        self.range_deletes.rcu(|before| before.with(tombstone.clone()));
+        self.range_deletes.get_or_init(ArcSwap::default).rcu(|before| before.with(tombstone.clone()));
         // After the list: a reader that sees the count finds the tombstone.
         self.range_delete_count.fetch_add(1, Ordering::Release);
-        writer.range_delete_bytes += bounds as u64 + RANGE_DELETE_OVERHEAD_BYTES;
+        writer.range_deletes += 1;
+        writer.bounds_bytes += bounds as u64 + BOUNDS_EXTRA_BYTES;
         self.count(&writer, seq);
     }
 
@@ -255,7 +261,7 @@ impl Memtable for ChunkedMemtable {
     }
 
     fn range_tombstones(&self) -> Arc<FragmentedTombstones> {
-        self.range_deletes.load_full()
+        self.range_deletes.get().map(ArcSwap::load_full).unwrap_or_default()
     }
 
     fn bytes(&self) -> u64 {
@@ -294,7 +300,9 @@ impl ChunkedMemtable {
     /// is lost.
     #[inline]
     fn count(&self, writer: &Writer, seq: SeqNo) {
-        let mut bytes = writer.cursor.bytes() as u64 + writer.range_delete_bytes;
+        // Overlapping range tombstones take more each, the more there are.
+        let tombstones_bytes = FragmentedTombstones::memory_bytes_max(writer.range_deletes);
+        let mut bytes = writer.cursor.bytes() as u64 + tombstones_bytes + writer.bounds_bytes;
         // Before the first entry the index is not counted: a database may have many empty
         // memtables.
         if let (Some(index), true) = (&writer.index, writer.cursor.bytes() > 0) {
@@ -347,11 +355,15 @@ mod tests {
         for is_indexed in [false, true] {
             let table = ChunkedMemtable::new(is_indexed);
             assert_eq!(table.bytes(), 0);
-            let mut expected = 0;
-            for (start, end, bounds) in [(&b"ab"[..], Some(&b"cde"[..]), 5), (b"abcd", None, 4)] {
+            let (mut expected, mut all_bounds) = (0, 0);
+            for (count, start, end, bounds) in [(1, &b"ab"[..], Some(&b"cde"[..]), 5), (2, b"abcd", None, 4)]
+            {
                 let (start, end) = (Bytes::from_static(start), end.map(Bytes::from_static));
                 table.insert_range_delete(RangeTombstone { start, end, seq: SeqNo(1) });
-                expected += bounds + RANGE_DELETE_OVERHEAD_BYTES;
+                all_bounds += bounds + BOUNDS_EXTRA_BYTES;
+                expected = all_bounds + FragmentedTombstones::memory_bytes_max(count);
+                let held = table.range_tombstones().memory_bytes();
+                assert!(held + all_bounds <= expected, "{held} bytes are held");
                 assert_eq!(table.bytes(), expected, "a tombstone with bounds of {bounds} bytes");
             }
             table.folded().set(b"key", SeqNo(1), b"folded");

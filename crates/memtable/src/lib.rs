@@ -148,9 +148,9 @@ impl dyn Memtable + '_ {
 }
 
 impl dyn Memtable {
-    /// [`Memtable::iter`], reading the values that lie in logs.
+    /// [`Memtable::iter`], reading the values that lie in logs. The caller looks at no value that
+    /// was written after this call: it may lie in the first log of the memtable.
     pub fn entries_iter(self: Arc<Self>) -> Box<dyn EntryIter> {
-        // A value added to a log later is newer than anything that the caller sees.
         let has_logs = !self.values().is_empty();
         let iter = Arc::clone(&self).iter();
         if has_logs { Box::new(InLogIter::new(self, iter)) } else { iter }

@@ -263,7 +263,7 @@ impl TableFile {
         if error.kind() == io::ErrorKind::UnexpectedEof {
             return Err(self.damaged(offset, structure, error.to_string()));
         }
-        Err(Error::io(&self.path, "read", error))
+        Err(Error::io(&self.path, format!("read {structure} at offset {offset} of"), error))
     }
 
     fn read_result<T>(&self, result: io::Result<T>) -> Result<T> {

@@ -483,6 +483,9 @@ impl TableWriter {
                 "a key of {key_bytes} bytes with a value of {value_bytes}, at most {MAX_KEY_BYTES} and {MAX_VALUE_BYTES} allowed",
             )));
         }
+        if self.is_torn {
+            return Err(Error::Invalid("a table with part of a value".to_owned()));
+        }
         if kind == EntryKind::RangeDelete || kind.is_large() || seq > SeqNo::MAX {
             return Err(Error::Invalid(format!(
                 "a {kind:?} at sequence number {seq} is no entry of a block"

@@ -78,6 +78,9 @@ struct MappedFile {
     window: Option<Window>,
     /// Number of appends since the last sync; the maximum before the first sync.
     since_sync: u32,
+    /// The process that has created the file. It goes on appending, whatever becomes of a copy of
+    /// this value in a forked one.
+    process: u32,
 }
 
 #[derive(Debug)]
@@ -99,7 +102,15 @@ pub(crate) fn create(path: &Path) -> io::Result<Box<dyn WriteFile>> {
 
 impl MappedFile {
     fn new(file: File, may_map: bool) -> Self {
-        Self { file, end: 0, file_bytes: 0, may_map, window: None, since_sync: u32::MAX }
+        Self {
+            file,
+            end: 0,
+            file_bytes: 0,
+            may_map,
+            window: None,
+            since_sync: u32::MAX,
+            process: std::process::id(),
+        }
     }
 
     /// The window at the end of the file; `None` if there can be none.
@@ -232,8 +243,10 @@ impl WriteFile for MappedFile {
 impl Drop for MappedFile {
     fn drop(&mut self) {
         self.window = None;
-        // Readers accept the zeros, too.
-        let _ = self.trim();
+        if std::process::id() == self.process {
+            // Readers accept the zeros, too.
+            let _ = self.trim();
+        }
     }
 }
 

@@ -66,6 +66,22 @@ fn what_was_appended_is_in_the_file_at_once_and_zeros_follow_until_it_is_dropped
     assert!(std::fs::read(&path).expect("read") == expected, "the file differs after the drop");
 }
 
+/// A forked process has a copy of the value, whose end is that of the fork.
+#[test]
+fn the_drop_of_a_copy_in_another_process_cuts_nothing() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let (path, mut file) = create_in(&dir, "log");
+    append_all(&mut file, &pattern(0, 1_000)).expect("appended");
+    let mut copy = MappedFile::new(file.file.try_clone().expect("cloned"), true);
+    (copy.end, copy.file_bytes, copy.process) = (file.end, file.file_bytes, file.process ^ 1);
+    append_all(&mut file, &pattern(1_000, 1_000)).expect("appended");
+    drop(copy);
+    append_all(&mut file, &pattern(2_000, 1_000)).expect("appended");
+    drop(file);
+    assert!(std::fs::read(&path).expect("read") == pattern(0, 3_000), "the file differs");
+}
+
 #[test]
 fn a_file_that_another_process_truncates_is_an_error_of_the_append() {
     let _alone = alone();

@@ -63,6 +63,8 @@ impl SurveyedLog {
         let (head, has_more_than_head) = match birth {
             Some(birth) => {
                 let mut reader = FrameReader::new(window, number.0, birth);
+                // The next record may be as long as a batch, and is not looked at.
+                reader.hold_one_frame();
                 let head = read_head(&mut reader, number)?;
                 let has_more = matches!(reader.next()?, FrameStep::Record(_));
                 (head, has_more)

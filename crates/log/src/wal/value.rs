@@ -15,8 +15,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
-use shamba_env::{Env, RandomFile, read_exact_at};
+use arc_swap::ArcSwapOption;
+use shamba_env::sync::{Mutex, MutexGuard};
+use shamba_env::{Env, RandomFile, lock, read_exact_at};
 use shamba_table::{BirthId, Error, Reads, Result};
 
 use crate::framing::codec::{Decoded, Decoder};
@@ -154,7 +155,7 @@ impl ValueLog {
     fn fill(&self, file: &dyn RandomFile, offset: u64, buffer: &mut [u8]) -> Result<()> {
         read_exact_at(file, offset, buffer).map_err(|source| match source.kind() {
             std::io::ErrorKind::UnexpectedEof => self.damaged(offset, "the file ends in a value".to_owned()),
-            _ => Error::Io { file: self.path.clone(), op: "read".into(), source: Arc::new(source) },
+            _ => Error::io(&self.path, format!("read a value at offset {offset} of"), source),
         })
     }
 
@@ -185,29 +186,30 @@ impl std::fmt::Debug for ValueLog {
 
 /// The files that one memtable refers to: almost always none, otherwise one or two.
 #[derive(Debug, Default)]
-pub struct ValueLogs(ArcSwap<Vec<Arc<ValueLog>>>);
+pub struct ValueLogs(Mutex<Vec<Arc<ValueLog>>>);
 
 impl ValueLogs {
+    fn list(&self) -> MutexGuard<'_, Vec<Arc<ValueLog>>> {
+        lock(&self.0)
+    }
+
     /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
-        self.0.load().is_empty()
+        self.list().is_empty()
     }
 
     /// Adds `log`, which keeps its file from being removed. Must be called before any entry that
     /// refers to it becomes visible.
     pub fn add(&self, log: &Arc<ValueLog>) {
-        self.0.rcu(|before| {
-            let mut logs = Vec::clone(before);
-            debug_assert!(
-                logs.iter().all(|other| other.number() != log.number() || other.path() == log.path()),
-                "two files have the number {}: {logs:?}, {log:?}",
-                log.number()
-            );
-            if !logs.iter().any(|other| other.number() == log.number()) {
-                logs.push(Arc::clone(log));
-            }
-            logs
-        });
+        let mut logs = self.list();
+        debug_assert!(
+            logs.iter().all(|other| other.number() != log.number() || other.path() == log.path()),
+            "two files have the number {}: {logs:?}, {log:?}",
+            log.number()
+        );
+        if !logs.iter().any(|other| other.number() == log.number()) {
+            logs.push(Arc::clone(log));
+        }
     }
 
     /// Length of the value at the encoded place `place`.
@@ -244,9 +246,9 @@ impl ValueLogs {
 
     fn find(&self, place: &[u8]) -> Result<(Arc<ValueLog>, ValuePlace)> {
         let place = ValuePlace::decode(place).map_err(Error::Invalid)?;
-        let logs = self.0.load();
-        match logs.iter().find(|log| log.number() == place.log) {
-            Some(log) => Ok((Arc::clone(log), place)),
+        let log = self.list().iter().find(|log| log.number() == place.log).cloned();
+        match log {
+            Some(log) => Ok((log, place)),
             None => Err(Error::Invalid(format!(
                 "a memtable refers to log {}, which it does not keep open",
                 place.log

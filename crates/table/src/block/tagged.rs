@@ -41,7 +41,7 @@ pub(super) use self::opened::{KeyInGroup, Opened};
 
 use std::ops::Range;
 
-use shamba_key::{EntryKind, SeqNo, prefetch_address, prefetch_line};
+use shamba_key::{EntryKind, MAX_KEY_BYTES, SeqNo, prefetch_address, prefetch_line};
 
 use super::EntryParts;
 use super::pieces::{is_of, number_near_the_end};
@@ -420,7 +420,8 @@ impl<'a> Tagged<'a> {
         width == 0 || found == MASKS.get(width).map(|mask| u64::from(tag) & mask)
     }
 
-    /// Checks the structure: offsets and group prefixes ascend, entries fit.
+    /// Checks the structure: offsets and group prefixes ascend, entries fit, no key is longer than
+    /// keys may be.
     pub(super) fn check(&self) -> Result<(), String> {
         let at = self.places().ok_or_else(|| wrong_header(self.bytes))?;
         let mut expected = at.entries_at;
@@ -430,8 +431,13 @@ impl<'a> Tagged<'a> {
                 return Err(format!("entry {number} does not start where the one before it ends"));
             }
             let entry = self.located(&at, number).ok_or_else(|| malformed(number))?;
-            if self.parts(&at, &entry).is_none() || self.group_prefix(&at, number).is_none() {
+            let beginning = self.common(&at).zip(self.group_prefix(&at, number));
+            let (Some(_), Some((common, prefix))) = (self.parts(&at, &entry), beginning) else {
                 return Err(malformed(number));
+            };
+            let key_bytes = common.len() + prefix.len() + entry.suffix.len();
+            if key_bytes > MAX_KEY_BYTES {
+                return Err(format!("entry {number} has a key of {key_bytes} bytes"));
             }
             expected = end;
         }

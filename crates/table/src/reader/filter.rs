@@ -18,8 +18,8 @@
 //! Not here: the decision (package `shamba`); the places of slices in the file
 //! ([`crate::filter_section`]).
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use shamba_env::Pages;
 use shamba_filter::{FilterGeometry, Line, MAX_MODULES};
@@ -57,14 +57,14 @@ pub(crate) struct TableFilter {
     /// The cache for the slices. Modules that are cached as a whole have the slot of their first
     /// slice.
     cached: CacheClient,
+    /// For each slice, whether it is damaged: not read again. Lookups do not lock anything for it.
+    damaged: Box<[AtomicBool]>,
+    /// Damage found so far, one text for each damaged slice. Never locked for long.
+    warnings: Mutex<Vec<String>>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Damaged slices: not read again.
-    damaged: BTreeSet<usize>,
-    /// Damage found so far, one text for each damaged slice.
-    warnings: Vec<String>,
     /// Whether the table was released: nothing more becomes resident.
     is_released: bool,
 }
@@ -93,9 +93,10 @@ impl TableFilter {
         let resident = ResidentFilter::new(geometry, vec![None; count].into(), unasked);
         let slots = if is_cached { (0..count).map(|_| FrameSlot::new()).collect() } else { Box::default() };
         assert!(slots.len() == if is_cached { count } else { 0 }, "{} slots for {count} slices", slots.len());
-        let (damaged, warnings) = (BTreeSet::new(), Vec::new());
-        let state = Mutex::new(State { damaged, warnings, is_released: false });
-        Self { stored, state, resident: Mutex::new(resident), slots, cached }
+        let state = Mutex::new(State { is_released: false });
+        let damaged = (0..count).map(|_| AtomicBool::new(false)).collect();
+        let warnings = Mutex::default();
+        Self { stored, state, resident: Mutex::new(resident), slots, cached, damaged, warnings }
     }
 
     /// Whether modules are cached as one block each.
@@ -176,7 +177,7 @@ impl TableFilter {
     /// `Io` when reading fails; nothing has changed then.
     pub(super) fn hold(&self, file: &TableFile, wanted: &[u32], unasked: Unasked) -> Result<Held> {
         let mut held = Held::default();
-        let mut state = self.state();
+        let state = self.state();
         let geometry = self.stored.geometry;
         let resident = self.resident();
         let mut slices = resident.slices();
@@ -190,23 +191,23 @@ impl TableFilter {
                 let Some(slice) = slices.get_mut(number) else { continue };
                 if within >= wanted {
                     held.freed |= slice.take().is_some();
-                } else if slice.is_none() && !state.damaged.contains(&number) {
+                } else if slice.is_none() && !self.is_damaged(number) {
                     let Some(place) = self.stored.place_of(number) else { continue };
                     held.slices_read += 1;
                     match self.cached.timed(place.bytes, || read(file, place, self.cached.ledger())) {
                         Ok(read) => *slice = Some(read),
-                        Err(error) if error.is_corruption() => {
-                            held.warnings.push(warning(&error));
-                            found_damaged.push(number);
-                        }
+                        Err(error) if error.is_corruption() => found_damaged.push((number, error)),
                         Err(error) => return Err(error),
                     }
                     changed = true;
                 }
             }
         }
-        state.damaged.extend(found_damaged);
-        state.warnings.extend(held.warnings.iter().cloned());
+        for (number, error) in found_damaged {
+            if self.note_damaged_slice(number, &error) {
+                held.warnings.push(warning(&error));
+            }
+        }
         let dormant = unasked.dormant & held_modules(&geometry, &slices);
         changed |= held.freed || resident.unasked() != Unasked { dormant, ..unasked };
         if changed {
@@ -216,12 +217,6 @@ impl TableFilter {
         debug_assert!(
             !state.is_released || self.resident().held_bytes() == 0,
             "slices of a released table are resident"
-        );
-        debug_assert!(
-            state.damaged.len() <= geometry.slices(),
-            "{} of {} slices are damaged",
-            state.damaged.len(),
-            geometry.slices()
         );
         held.changed = changed;
         Ok(held)
@@ -274,7 +269,9 @@ impl TableFilter {
                 return Ok(test(hit.payload()));
             }
         }
-        let Some(place) = self.stored.place_of(slice) else { return Ok(true) };
+        let Some(place) = self.stored.place_of(slice).filter(|_| !self.is_damaged(slice)) else {
+            return Ok(true);
+        };
         io.filter.note(place.offset, (place.bytes + CHECKSUM_BYTES) as u64);
         let mut fresh = slot.and_then(|_| self.cached.fresh(place.bytes));
         let take = |bytes: &[u8]| {
@@ -300,16 +297,23 @@ impl TableFilter {
 
     /// Damage found in the slices so far; answers stay correct.
     pub(super) fn warnings(&self) -> Vec<String> {
-        self.state().warnings.clone()
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reports a damaged slice once: many lookups may find it.
-    pub(super) fn note_damaged_slice(&self, slice: usize, error: &Error) {
+    /// Whether this slice was found damaged.
+    pub(super) fn is_damaged(&self, slice: usize) -> bool {
+        self.damaged.get(slice).is_some_and(|damaged| damaged.load(Ordering::Relaxed))
+    }
+
+    /// Reports a damaged slice once: many lookups may find it. Returns whether this is the first.
+    pub(super) fn note_damaged_slice(&self, slice: usize, error: &Error) -> bool {
         debug_assert!(error.is_corruption(), "a slice is taken as damaged after {error}");
-        let mut state = self.state();
-        if state.damaged.insert(slice) {
-            state.warnings.push(warning(error));
+        let damaged = self.damaged.get(slice);
+        let is_first = damaged.is_some_and(|damaged| !damaged.swap(true, Ordering::Relaxed));
+        if is_first {
+            self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning(error));
         }
+        is_first
     }
 
     /// Reads every slice from `file` and returns the damage.
@@ -353,7 +357,8 @@ pub(super) fn warning(error: &Error) -> String {
 
 /// Bytes that are held for a filter of this geometry even without any slice.
 pub(crate) fn filter_meta_bytes(geometry: &FilterGeometry) -> usize {
-    geometry.slices() * (size_of::<Option<ResidentSlice>>() + size_of::<FrameSlot>())
+    geometry.slices()
+        * (size_of::<Option<ResidentSlice>>() + size_of::<FrameSlot>() + size_of::<AtomicBool>())
 }
 
 /// Bytes of all slices of a filter of this geometry.

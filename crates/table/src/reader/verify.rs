@@ -3,7 +3,8 @@
 //! Reports all damage that it can distinguish: each section, each index partition, each filter
 //! slice, each data block separately. Totals (counts, content digest, bounds) are compared only if
 //! no data block is damaged, so that one cause is reported once. Every key is also asked of the
-//! filter as it is in the file, whatever is resident.
+//! filter as it is in the file, whatever is resident: of its first 16 MiB, that is, all of it in a
+//! table of up to some ten million keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 

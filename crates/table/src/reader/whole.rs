@@ -52,6 +52,9 @@ impl TableFilter {
                 return Ok(Some(answer));
             }
         }
+        if self.is_damaged(slice) {
+            return Ok(None);
+        }
         let stored_bytes = place.bytes + CHECKSUM_BYTES;
         let unit_bytes = slices.len() * stored_bytes;
         io.filter.note(first.offset, unit_bytes as u64);
@@ -81,7 +84,9 @@ impl TableFilter {
                 fresh.publish(slot, key, slices.len() * place.bytes);
             }
         }
-        damage.into_iter().for_each(|(number, error)| self.note_damaged_slice(number, &error));
+        for (number, error) in damage {
+            self.note_damaged_slice(number, &error);
+        }
         Ok(answer)
     }
 }

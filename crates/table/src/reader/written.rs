@@ -12,7 +12,7 @@
 use super::filter::TableFilter;
 use super::load::{DATA_BLOCK, Loaded};
 use super::verify::{check_padding, chunks_end};
-use super::walked::ListedBlock;
+use super::walked::{ListedBlock, WholePartition};
 use crate::Result;
 use crate::block::DataBlock;
 use crate::block::frame::check;
@@ -56,7 +56,8 @@ pub(super) fn check_written(
     let mut next = loaded.header.end();
     let mut entries = 0u64;
     for number in 0..loaded.index.partitions() {
-        let partition = loaded.partition(number)?;
+        // What is in memory proves nothing about the file.
+        let partition = WholePartition::Read(loaded.index.read_whole(file, number)?);
         for ListedBlock { handle, .. } in loaded.blocks_of(number, &partition) {
             entries = entries.saturating_add(u64::from(handle.entries));
             let damaged = |detail: String| file.damaged(handle.offset, DATA_BLOCK, detail);

@@ -151,7 +151,8 @@ impl Salvage {
         }
         if let Some(section) = footer.section(SectionKind::Filter) {
             if let Some(filter) = kept(StoredFilter::load(&self.file, section), &mut damage)? {
-                damage.extend(filter.verify(&self.file)?);
+                let found = kept(filter.verify(&self.file), &mut damage)?;
+                damage.extend(found.into_iter().flatten());
             }
         }
         self.damage = damage;
@@ -313,10 +314,7 @@ pub fn survey_damage(
     let mut damage = std::mem::take(&mut table.damage);
     damage.extend(table.lost_tombstones.take());
     let mut walk = Arc::new(table).walk();
-    let mut entries = 0;
-    while walk.look_on(&mut damage)? {
-        entries += 1;
-    }
+    let entries = walk.look_through(&mut damage)?;
     damage.extend(walk.take_gaps().into_iter().map(|gap| gap.error));
     Ok((damage, entries))
 }
@@ -328,7 +326,9 @@ fn know_birth(
     birth: Option<BirthId>,
     damage: &mut Vec<Error>,
 ) -> Result<(TableFile, Option<Header>)> {
-    let page = file.read(0, file.bytes.min(HEADER_BYTES as u64), header::STRUCTURE)?;
+    // Without a page the header is damaged.
+    let page = kept(file.read(0, file.bytes.min(HEADER_BYTES as u64), header::STRUCTURE), damage)?;
+    let page = page.unwrap_or_default();
     let stated = page.get(BIRTH_AT..).and_then(<[u8]>::first_chunk);
     let stated = stated.map(|birth| BirthId(u64::from_le_bytes(*birth)));
     match Header::decode(&file.path, &page) {
@@ -381,7 +381,9 @@ fn kept<T>(read: Result<T>, damage: &mut Vec<Error>) -> Result<Option<T>> {
     }
 }
 
-/// Returns damage as a value; passes other errors on.
+/// Returns damage as a value; passes other errors on. Bytes that the device cannot read are
+/// damaged, too.
 fn corrupt(error: Error) -> Result<Error> {
-    if error.is_corruption() || matches!(error, Error::Unsupported { .. }) { Ok(error) } else { Err(error) }
+    let is_damage = error.is_corruption() || error.is_unreadable();
+    if is_damage || matches!(error, Error::Unsupported { .. }) { Ok(error) } else { Err(error) }
 }

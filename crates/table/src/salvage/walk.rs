@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shamba_key::{EntryKind, Expiry, Operand, SeqNo};
+use shamba_key::{EntryKind, Expiry, MAX_KEY_BYTES, Operand, SeqNo};
 
 use super::find::{Finder, Found};
 use super::{ListedPartition, Salvage, corrupt};
@@ -63,11 +63,24 @@ struct IndexedBlock {
     separator: Bytes,
 }
 
+/// A block whose every part is checked. Its entries are made when they are asked for: common
+/// beginnings of keys are in it once.
+struct CheckedBlock {
+    payload: Bytes,
+    entries: usize,
+    /// Number of entries that were returned.
+    returned: usize,
+    /// Key of the first entry.
+    first: Vec<u8>,
+    /// Key and sequence number of the last entry.
+    last: (Vec<u8>, SeqNo),
+}
+
 /// Iterator over the remaining entries of a table, created by [`Salvage::walk`].
 pub struct SalvageWalk {
     table: Arc<Salvage>,
-    /// Entries of the current block.
-    entries: VecDeque<SalvagedEntry>,
+    /// The current block.
+    block: Option<CheckedBlock>,
     listed: VecDeque<IndexedBlock>,
     next_partition: usize,
     /// The stretch to search before the listed blocks.
@@ -106,7 +119,7 @@ impl SalvageWalk {
             at: data.offset,
             is_at_known: true,
             table,
-            entries: VecDeque::new(),
+            block: None,
             listed: VecDeque::new(),
             next_partition: 0,
             search,
@@ -125,12 +138,17 @@ impl SalvageWalk {
     /// # Errors
     /// `Io` when reading fails. Damage is reported by [`Self::take_gaps`].
     pub fn next_entry(&mut self) -> Result<Option<SalvagedEntry>> {
-        while self.entries.is_empty() {
+        loop {
+            if let Some(block) = self.block.as_mut().filter(|block| block.returned < block.entries) {
+                let entry = block.next_entry();
+                return entry.map(Some).map_err(|detail| {
+                    self.table.file.damaged(self.at, DATA_BLOCK, format!("it was valid before: {detail}"))
+                });
+            }
             if !self.enter_next(None)? {
                 return Ok(None);
             }
         }
-        Ok(self.entries.pop_front())
     }
 
     /// The gaps since the last call.
@@ -138,15 +156,11 @@ impl SalvageWalk {
         std::mem::take(&mut self.gaps)
     }
 
-    /// As [`Self::next_entry`]; also checks large values and the bytes between blocks. False at the
-    /// end.
-    pub(super) fn look_on(&mut self, damage: &mut Vec<Error>) -> Result<bool> {
-        while self.entries.is_empty() {
-            if !self.enter_next(Some(damage))? {
-                return Ok(false);
-            }
-        }
-        Ok(self.entries.pop_front().is_some())
+    /// Checks the remaining blocks, large values and the bytes between blocks. Returns the number
+    /// of remaining entries.
+    pub(super) fn look_through(&mut self, damage: &mut Vec<Error>) -> Result<u64> {
+        while self.enter_next(Some(damage))? {}
+        Ok(self.count)
     }
 
     /// Moves to the next valid block; false if there is none.
@@ -165,8 +179,8 @@ impl SalvageWalk {
                 let read = self.read_listed(&listed);
                 (self.at, self.is_at_known) = (listed.handle.end(), true);
                 match read {
-                    Ok(entries) => {
-                        self.take_block(entries);
+                    Ok(block) => {
+                        self.take_block(block);
                         return Ok(true);
                     }
                     Err(error) => {
@@ -219,15 +233,14 @@ impl SalvageWalk {
         while search.start < search.end {
             match self.finder.look(&table.file, table.dictionary.as_ref(), search.start, search.end)? {
                 Found::Block(payload, end) => {
-                    let entries = entries_of(payload).ok().filter(|entries| self.follows(entries));
-                    let Some(entries) = entries else {
+                    let Ok(block) = CheckedBlock::new(payload, self.last.as_ref()) else {
                         self.lose_found(search.start);
                         search.start += 1;
                         continue;
                     };
                     (self.at, self.is_at_known) = (end, true);
                     self.search = Some(end..search.end);
-                    self.take_block(entries);
+                    self.take_block(block);
                     return Ok(true);
                 }
                 Found::Chunk(end) => search.start = end,
@@ -245,7 +258,7 @@ impl SalvageWalk {
         Ok(false)
     }
 
-    fn read_listed(&self, listed: &IndexedBlock) -> Result<Vec<SalvagedEntry>> {
+    fn read_listed(&self, listed: &IndexedBlock) -> Result<CheckedBlock> {
         let (file, handle) = (&self.table.file, listed.handle);
         let damaged = |detail: String| file.damaged(handle.offset, DATA_BLOCK, detail);
         let bytes = file.read(handle.offset, u64::from(handle.bytes), DATA_BLOCK)?;
@@ -257,23 +270,11 @@ impl SalvageWalk {
         let (payload, _) =
             unseal(file.birth, handle.offset, bytes, limit_bytes, self.table.dictionary.as_ref())
                 .map_err(damaged)?;
-        let entries = entries_of(payload).map_err(damaged)?;
-        if entries.len() != handle.entries as usize {
-            return Err(damaged(format!("{} entries, expected {}", entries.len(), handle.entries)));
+        let block = CheckedBlock::new(payload, self.last.as_ref()).map_err(damaged)?;
+        if block.entries != handle.entries as usize {
+            return Err(damaged(format!("{} entries, expected {}", block.entries, handle.entries)));
         }
-        if !self.follows(&entries) {
-            return Err(damaged("its entries are out of order".to_owned()));
-        }
-        Ok(entries)
-    }
-
-    /// Whether the entries ascend, after those before them.
-    fn follows(&self, entries: &[SalvagedEntry]) -> bool {
-        let mut last = self.last.as_ref().map(|(key, seq)| (key.as_slice(), *seq));
-        entries.iter().all(|entry| {
-            let before = last.replace((&entry.key, entry.seq));
-            before.is_none_or(|(key, seq)| internal_cmp(key, seq, &entry.key, entry.seq).is_lt())
-        })
+        Ok(block)
     }
 
     /// Checks the bytes between the last block and the next one: chunks, then zeros.
@@ -299,17 +300,13 @@ impl SalvageWalk {
     }
 
     /// Makes a valid block the current one.
-    fn take_block(&mut self, entries: Vec<SalvagedEntry>) {
-        if let Some(first) = entries.first() {
-            let upper = Some(successor(&first.key));
-            self.doubt(upper.clone());
-            self.close(upper);
-        }
-        if let Some(last) = entries.last() {
-            self.last = Some((last.key.clone(), last.seq));
-        }
-        self.count += entries.len() as u64;
-        self.entries = entries.into();
+    fn take_block(&mut self, block: CheckedBlock) {
+        let upper = Some(successor(&block.first));
+        self.doubt(upper.clone());
+        self.close(upper);
+        self.last = Some(block.last.clone());
+        self.count += block.entries as u64;
+        self.block = Some(block);
     }
 
     /// Ends a run of zeros before `upper`.
@@ -438,33 +435,60 @@ impl Salvage {
     }
 }
 
-/// The entries of a data block, with every part checked.
-fn entries_of(payload: Bytes) -> std::result::Result<Vec<SalvagedEntry>, String> {
-    let block = DataBlock::view(&payload)?;
-    block.check()?;
-    let mut entries = Vec::with_capacity(block.len());
-    let mut key = Vec::new();
-    for number in 0..block.len() {
-        let parts = block.entry(number, &mut key)?;
-        match parts.kind {
-            EntryKind::Put | EntryKind::Delete | EntryKind::ValueRef => {}
-            EntryKind::Merge => {
-                _ = Operand::decode(parts.value).map_err(|detail| format!("entry {number}: {detail}"))?;
+impl CheckedBlock {
+    /// Checks every part of a data block, and that its entries ascend, after the `last` one before
+    /// them.
+    fn new(payload: Bytes, last: Option<&(Vec<u8>, SeqNo)>) -> std::result::Result<Self, String> {
+        let block = DataBlock::view(&payload)?;
+        block.check()?;
+        let entries = block.len();
+        let mut last = last.cloned();
+        let (mut first, mut key) = (Vec::new(), Vec::new());
+        for number in 0..entries {
+            let parts = block.entry(number, &mut key)?;
+            if key.len() > MAX_KEY_BYTES {
+                return Err(format!("entry {number} has a key of {} bytes", key.len()));
             }
-            EntryKind::PutWithExpiry | EntryKind::ValueRefWithExpiry => {
-                _ = Expiry::split(parts.value).map_err(|detail| format!("entry {number}: {detail}"))?;
+            check_value(parts.kind, parts.value).map_err(|detail| format!("entry {number}: {detail}"))?;
+            if last.as_ref().is_some_and(|(last, seq)| !internal_cmp(last, *seq, &key, parts.seq).is_lt()) {
+                return Err("its entries are out of order".to_owned());
             }
-            kind @ (EntryKind::ValueFileRef | EntryKind::ValueFileRefWithExpiry) => {
-                // A payload that is shorter than its expiry has no reference either.
-                _ = ValueFileRef::decode(kind.location(parts.value))
-                    .map_err(|detail| format!("entry {number}: {detail}"))?;
+            if number == 0 {
+                first.clone_from(&key);
             }
-            kind @ EntryKind::RangeDelete => return Err(format!("entry {number} is a {kind:?}")),
+            let (last, seq) = last.get_or_insert_default();
+            std::mem::swap(last, &mut key);
+            *seq = parts.seq;
         }
-        let value = payload.slice(parts.value_start..parts.value_start + parts.value.len());
-        entries.push(SalvagedEntry { key: key.clone(), seq: parts.seq, kind: parts.kind, value });
+        let last = last.filter(|_| entries > 0).ok_or("it has no entries")?;
+        Ok(Self { payload, entries, returned: 0, first, last })
     }
-    Ok(entries)
+
+    /// The next entry. Only if there is one; no error, as all were read before.
+    fn next_entry(&mut self) -> std::result::Result<SalvagedEntry, String> {
+        let mut key = Vec::new();
+        let parts = DataBlock::view(&self.payload)?.entry(self.returned, &mut key)?;
+        self.returned += 1;
+        let value = self.payload.slice(parts.value_start..parts.value_start + parts.value.len());
+        Ok(SalvagedEntry { key, seq: parts.seq, kind: parts.kind, value })
+    }
+}
+
+/// Checks that an entry of a data block may be of this kind, and its value as far as that is
+/// encoded.
+fn check_value(kind: EntryKind, value: &[u8]) -> std::result::Result<(), String> {
+    match kind {
+        EntryKind::Put | EntryKind::Delete | EntryKind::ValueRef => Ok(()),
+        EntryKind::Merge => Operand::decode(value).map(|_| ()).map_err(|detail| detail.to_string()),
+        EntryKind::PutWithExpiry | EntryKind::ValueRefWithExpiry => {
+            Expiry::split(value).map(|_| ()).map_err(|detail| detail.to_string())
+        }
+        // A payload that is shorter than its expiry has no reference either.
+        EntryKind::ValueFileRef | EntryKind::ValueFileRefWithExpiry => {
+            ValueFileRef::decode(kind.location(value)).map(|_| ()).map_err(|detail| detail.to_string())
+        }
+        EntryKind::RangeDelete => Err("it is a range tombstone".to_owned()),
+    }
 }
 
 /// The first key after `key`.

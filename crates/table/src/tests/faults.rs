@@ -94,9 +94,10 @@ fn a_failed_read(hold: Residency) {
         for nth in 0..reads {
             rig.cache.remove_table(rig.options.id);
             faults.add_rule(FaultRule::nth(nth, Effect::Eio).on(&[OpKind::Read]));
-            assert!(
-                matches!(rig.get(&table, &wanted.key, SeqNo::MAX), Err(Error::Io { op, .. }) if op == "read")
-            );
+            let failed = rig.get(&table, &wanted.key, SeqNo::MAX).expect_err("a failed read");
+            let named = ["read data block at offset ", "read index partition at offset "];
+            let is_named = |op: &str| named.iter().any(|name| op.starts_with(name));
+            assert!(matches!(&failed, Error::Io { op, .. } if is_named(op)), "{failed}");
             faults.clear_rules();
             rig.cache.remove_table(rig.options.id);
             faults.add_rule(FaultRule::nth(nth, Effect::FlipBitOnRead).on(&[OpKind::Read]));
@@ -107,4 +108,73 @@ fn a_failed_read(hold: Residency) {
             assert_eq!(found.value, wanted.value);
         }
     }
+}
+
+/// The device cannot read some bytes: what they hold is lost, and nothing else.
+#[test]
+fn a_salvage_loses_only_what_cannot_be_read() {
+    let rows = salvage::rows();
+    for compression in Compression::ALL {
+        let mut rig = Rig::new(compression, 256);
+        rig.options.large_values = LargeValues { from_bytes: 300, chunk_bytes: 128 };
+        rig.write(&rows, &[]);
+        let birth = Some(rig.options.birth);
+        let faults = faulty(&mut rig);
+        let (mut damaged, mut lost) = (0, 0);
+        for nth in 0.. {
+            let before = faults.faults_injected();
+            faults.add_rule(FaultRule::nth(nth, Effect::Eio).on(&[OpKind::Read]));
+            let table = Arc::new(Salvage::open(&rig.env, &rig.path(), &rig.files, birth).expect("opened"));
+            let (mut walk, mut left) = (table.walk(), Vec::new());
+            while let Some(entry) = walk.next_entry().expect("no other failure") {
+                left.push((entry.key, entry.seq));
+            }
+            let gaps = walk.take_gaps();
+            faults.clear_rules();
+            if faults.faults_injected() == before {
+                assert_eq!(left.len(), rows.len(), "nothing is lost without a fault");
+                break;
+            }
+            damaged += usize::from(!table.damage().is_empty());
+            let missing: Vec<_> =
+                rows.iter().filter(|row| !left.contains(&(row.key.clone(), row.seq))).collect();
+            lost += usize::from(!missing.is_empty());
+            // Those of one block.
+            assert!(missing.len() < 12, "read {nth}: {} of {} rows are lost", missing.len(), rows.len());
+            for row in missing {
+                let is_told = gaps.iter().any(|gap| {
+                    gap.lower <= row.key && gap.upper.as_ref().is_none_or(|upper| row.key < *upper)
+                });
+                assert!(is_told, "read {nth}: {row:?} is lost outside {gaps:?}");
+            }
+        }
+        assert!(damaged >= 3 && lost > 5, "{damaged} other parts and {lost} blocks could not be read");
+    }
+}
+
+/// Lookups that ask a module whose slice is damaged read it once, and report it once.
+#[test]
+fn a_damaged_slice_is_read_once() {
+    let mut rig = Rig::new(Compression::None, 256);
+    rig.filter = Residency::Cached;
+    let rows = salvage::rows();
+    rig.write(&rows, &[]);
+    let section = salvage::section(&rig, crate::format::SectionKind::Filter);
+    let mut bytes = rig.bytes();
+    bytes[(section.offset + section.bytes / 2) as usize] ^= 1;
+    rig.replace(&bytes);
+    let faults = faulty(&mut rig);
+    let table = rig.open().expect("opened");
+    let asked = |table: &TableReader| {
+        let before = faults.calls();
+        for row in &rows {
+            let digest = rig.options.digest.digest(&row.key);
+            let maybe = table.fetch_module(digest, 0, &mut ReadCounters::default());
+            assert!(maybe.expect("damage to a filter is no error"));
+        }
+        faults.calls() - before
+    };
+    let (first, again) = (asked(&table), asked(&table));
+    assert!(first > 0 && again == 0, "{first} calls, and {again} later");
+    assert_eq!(table.filter_warnings().len(), 1, "{:?}", table.filter_warnings());
 }

@@ -6,8 +6,8 @@
 //! the view with its memtables and files, and the blocks of its iterators. Between two calls any
 //! thread may empty the slot ([`super::registry`]). The next call then takes the newest view, seeks
 //! to the current key at the scan's sequence number, and goes on. A thousand idle scans keep no
-//! memtable, block or obsolete file alive, and a long scan over a busy database moves from view to
-//! view.
+//! memtable or obsolete file alive, and no block but that of a long current value; and a long scan
+//! over a busy database moves from view to view.
 //!
 //! A view is never revoked during a call. The request is left in the slot, and the scan gives up
 //! its view at the end of the call.

@@ -125,10 +125,14 @@ impl View {
     /// Calls `each` with the key of every entry of a memtable in `range`, and its bytes.
     fn for_each_in_memory(&self, range: &KeyRange, mut each: impl FnMut(&[u8], u64)) -> Result<()> {
         for memtable in self.memtables.iter().filter(|memtable| memtable.entries() > 0) {
+            // The values of later entries may lie where the iterator does not look.
+            let newest = memtable.largest_seq();
             let mut entries = Arc::clone(memtable).entries_iter();
             entries.seek(&range.lower, shamba_key::SeqNo::MAX)?;
             while entries.valid() && range.is_above(entries.key()) {
-                each(entries.key(), entries.key().len() as u64 + entries.value_bytes_len()?);
+                if entries.seq() <= newest {
+                    each(entries.key(), entries.key().len() as u64 + entries.value_bytes_len()?);
+                }
                 entries.next()?;
             }
         }

@@ -111,6 +111,7 @@ impl Catalog {
             );
         }
         installing.state = next;
+        self.publish_drops(&edit);
         self.publish_fifo(&installing.state, &edit);
         self.publish_versions(&installing.state, &edit, flushed);
         drop(held);
@@ -203,6 +204,16 @@ impl Catalog {
         assert_ne!(old.number(), number, "a manifest was replaced by itself");
         self.obsolete.mark_file_obsolete(self.dir.join(manifest_file_name(old.number())));
         Ok(())
+    }
+
+    /// Ends the use of dropped keyspaces. Under the lock of installs, so that a compaction that
+    /// finds its keyspace missing from the state finds it marked, too.
+    fn publish_drops(&self, edit: &ManifestEdit) {
+        let keyspaces = self.keyspaces.load();
+        edit.keyspaces_dropped
+            .iter()
+            .filter_map(|id| keyspaces.get(id))
+            .for_each(|dropped| dropped.set_dropped());
     }
 
     /// Under the lock of installs, so that a drop that is installed knows the limits that hold.

@@ -28,6 +28,8 @@ use crate::options::settings::Settings;
 use crate::ranked::Ranked;
 use crate::swap::Guard;
 
+/// A table of less than this part (1/4) of what memory allows is combined with its neighbours.
+const SMALL_PART: u64 = 4;
 /// The time to live of what never expires.
 const FOR_EVER: u64 = u64::MAX;
 
@@ -41,9 +43,11 @@ struct CollectionState {
     unread: (AtomicU64, AtomicU32),
 }
 
-/// The rules by which its compactions drop entries that are not superseded.
+/// Its settings, and the rules by which its compactions drop entries that are not superseded.
 #[derive(Default)]
 struct Rules {
+    prefix: Option<Prefix>,
+    overrides: Arc<Overrides>,
     filtering: Option<Arc<Filtering>>,
     fifo: Option<Arc<FifoState>>,
 }
@@ -53,13 +57,13 @@ pub(crate) struct KeyspaceCore {
     pub id: KeyspaceId,
     pub name: String,
     readable: Shares<Readable>,
-    prefix: Published<Option<Prefix>>,
-    overrides: Published<Overrides>,
     /// Milliseconds that entries live unless their write says otherwise; [`FOR_EVER`] without a
     /// limit.
     time_to_live_ms: AtomicU64,
     rules: Ranked<Rules>,
     collection: CollectionState,
+    /// Tables of this many bytes are not small here, whatever the settings say.
+    small_bytes_max: AtomicU64,
 }
 
 impl KeyspaceCore {
@@ -83,42 +87,43 @@ impl KeyspaceCore {
             id,
             name,
             readable,
-            prefix: Published::new(None),
-            overrides: Published::new(Overrides::default()),
             time_to_live_ms: AtomicU64::new(FOR_EVER),
             rules: Ranked::new(lock_order::KEYSPACE_RULES, Rules::default()),
             collection: CollectionState::default(),
+            small_bytes_max: AtomicU64::new(u64::MAX),
         }
     }
 
     /// The same keyspace, with this prefix extractor.
     pub fn with_prefix(self, prefix: Option<Prefix>) -> Self {
-        Self { prefix: Published::new(prefix), ..self }
+        self.set_prefix(prefix);
+        self
     }
 
     /// The prefix extractor of tables that are written from now on.
     pub fn prefix(&self) -> Option<Prefix> {
-        **self.prefix.load()
+        self.rules.lock().prefix
     }
 
     /// Sets the prefix extractor.
     pub fn set_prefix(&self, prefix: Option<Prefix>) {
-        self.prefix.replace(|_| prefix);
+        self.rules.lock().prefix = prefix;
     }
 
     /// The same keyspace, with these settings of its own.
     pub fn with_overrides(self, overrides: Overrides) -> Self {
-        Self { overrides: Published::new(overrides), ..self }
+        self.set_overrides(overrides);
+        self
     }
 
     /// The settings of its tree that replace those of the database.
     pub fn overrides(&self) -> Arc<Overrides> {
-        self.overrides.load_full()
+        Arc::clone(&self.rules.lock().overrides)
     }
 
     /// Sets them, for tables that are written from now on.
     pub fn set_overrides(&self, overrides: Overrides) {
-        self.overrides.replace(|_| overrides);
+        self.rules.lock().overrides = Arc::new(overrides);
     }
 
     /// A placeholder for a keyspace of another database: every use fails with an error that says
@@ -127,7 +132,7 @@ impl KeyspaceCore {
         let name = format!("{} of another database", other.name);
         let memtable = ChunkedMemtable::new(false);
         let foreign = Self::new(other.id, name, Arc::default(), memtable, None, Arc::default());
-        foreign.set_dropped(true);
+        foreign.set_dropped();
         Arc::new(foreign)
     }
 
@@ -218,6 +223,22 @@ impl KeyspaceCore {
         Some(ValueRules { files_max, ..rules })
     }
 
+    /// Tables of this many bytes or more are not combined with their neighbours.
+    pub fn small_bytes_max(&self) -> u64 {
+        self.small_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Notes that `inputs` small tables were combined into `tables` of `bytes` in total. Memory may
+    /// end a table long before it is full. If that left more than half of the tables, as many would
+    /// be left again and again: until the next open, tables of a quarter of their size stay.
+    ///
+    /// Each such note at least halves the limit, as the inputs were below it, so they end.
+    pub fn note_combined(&self, inputs: u64, tables: u64, bytes: u64) {
+        if tables.saturating_mul(2) > inputs {
+            self.small_bytes_max.fetch_min(bytes / tables / SMALL_PART, Ordering::Relaxed);
+        }
+    }
+
     /// Notes that a collection of value files has ended.
     pub fn note_collected(&self) {
         let files = self.load().version.value_totals().files().len() as u64;
@@ -292,14 +313,14 @@ impl KeyspaceCore {
         &self.readable.statistics
     }
 
-    /// Whether the keyspace was dropped.
+    /// Whether the keyspace was dropped, durably.
     pub fn is_dropped(&self) -> bool {
         self.readable.dropped.load(Ordering::Acquire)
     }
 
-    /// Begins the drop of the keyspace, or ends one that has failed.
-    pub fn set_dropped(&self, is_dropped: bool) {
-        self.readable.dropped.store(is_dropped, Ordering::Release);
+    /// Refuses every use from now on: the drop of the keyspace is durable.
+    pub fn set_dropped(&self) {
+        self.readable.dropped.store(true, Ordering::Release);
     }
 
     /// Whether the keyspace can be used.

@@ -97,7 +97,7 @@ macro_rules! cursor_moves {
         ///
         /// # Errors
         /// Errors of reading the tables: `Io`, `Corruption`, `Unsupported`; `Closed` after the
-        /// database was closed. The same holds for every move.
+        /// database was closed. The same holds for every move that has to read.
         pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
             Ok(self.scan.seek(key.as_ref())?)
         }

@@ -204,7 +204,8 @@ impl Compactor {
         WorkCounters::add(&work.entries_expired, entries_expired);
         WorkCounters::add(&work.entries_filtered, filtered.removed + filtered.replaced);
         WorkCounters::add(&work.compaction_slices, 1);
-        Ok(Installed::Yes(Tally { bytes_read, bytes_written, entries_dropped }))
+        let tables_written = new.len() as u64;
+        Ok(Installed::Yes(Tally { bytes_read, bytes_written, tables_written, entries_dropped }))
     }
 
     /// Begins an edit of the record cache and erases the records of the keys that the compaction

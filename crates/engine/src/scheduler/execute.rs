@@ -297,6 +297,7 @@ impl Scheduler {
         let (keyspace, target_level, reason) =
             (Arc::clone(&job.keyspace), job.job.target_level, job.job.reason);
         let is_move = job.prepared.get().is_none();
+        let inputs: usize = job.job.inputs.iter().map(|input| input.tables.len()).sum();
         let has_dictionary = job.prepared.get().is_some_and(|prepared| prepared.dictionary.is_some());
         let (outcome, left) = running.end();
         self.catalog.mark_tables_obsolete(left.into_iter().map(|table| table.meta));
@@ -339,6 +340,9 @@ impl Scheduler {
         let is_redesigned = matches!(&outcome, Ok(Some(Stop::Redesigned)));
         if reason == Reason::Values {
             keyspace.note_collected();
+        }
+        if reason == Reason::SmallTables && is_done {
+            keyspace.note_combined(inputs as u64, tally.tables_written, tally.bytes_written);
         }
         if !is_move && (is_done || is_redesigned) {
             self.statistics.save(false);

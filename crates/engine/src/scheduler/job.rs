@@ -157,6 +157,7 @@ pub(super) enum Stop {
 pub(super) struct Tally {
     pub bytes_read: u64,
     pub bytes_written: u64,
+    pub tables_written: u64,
     pub entries_dropped: u64,
 }
 
@@ -277,7 +278,7 @@ impl Running {
         assert!(self.is_installing, "an install ended that had not begun");
         self.is_installing = false;
         match result {
-            Ok(Tally { bytes_read, bytes_written, entries_dropped }) => {
+            Ok(Tally { bytes_read, bytes_written, tables_written, entries_dropped }) => {
                 self.installed += 1;
                 assert!(
                     self.installed <= self.taken,
@@ -286,6 +287,7 @@ impl Running {
                 );
                 self.tally.bytes_read += bytes_read;
                 self.tally.bytes_written += bytes_written;
+                self.tally.tables_written += tables_written;
                 self.tally.entries_dropped += entries_dropped;
                 self.job.slices().get(self.installed - 1)
             }

@@ -125,7 +125,7 @@ impl Picker {
     /// removed.
     fn trees(&self, state: &mut BackgroundState, rules: &Rules, now_us: u64) -> Vec<Tree> {
         let keyspaces = self.catalog.keyspaces();
-        // One that is being dropped has nothing to compact.
+        // One that was dropped has nothing to compact.
         let usable = keyspaces.values().filter(|keyspace| !keyspace.is_dropped());
         let of_all =
             triggers(&self.settings, &self.reads, self.clock.as_ref(), self.compaction_ns_per_byte());

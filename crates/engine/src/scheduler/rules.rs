@@ -31,7 +31,7 @@ pub(super) fn rules_in(settings: &Settings, keyspace: &KeyspaceCore, rules: &Rul
     Rules {
         design,
         long_bytes: long_bytes(table_bytes),
-        small_bytes: small_bytes(table_bytes),
+        small_bytes: small_bytes(table_bytes).min(keyspace.small_bytes_max()),
         values: values.map(|values| ValueRules { has_one_last_run: design.last_runs == 1, ..values }),
         ..*rules
     }

@@ -16,7 +16,7 @@ use shamba_tree::compaction::schedule::is_oldest;
 use shamba_tree::iter::merge::MergeIter;
 use shamba_tree::iter::run_iter::RunIter;
 use shamba_tree::iter::source::Source;
-use shamba_tree::version::{ConsumedValues, KeyRange, TableUse, level_bytes, live_bytes};
+use shamba_tree::version::{ConsumedValues, KeyRange, TableUse, level_bytes, live_bytes, live_entries};
 
 use super::compact::Compactor;
 use super::flush::{output_options, with_expired};
@@ -70,7 +70,7 @@ impl Compactor {
             });
             // Of a job with several slices the first one of a table counts it.
             let first = gone.iter().filter(|table| slice.contains(&table.range.lower));
-            expired += first.map(|table| table.meta.entries).sum::<u64>();
+            expired += first.map(live_entries).sum::<u64>();
             let mut input_bytes = 0;
             for table in &tables {
                 let bytes = live_bytes_in(table, slice);

@@ -251,8 +251,7 @@ impl Writer {
         let keyspace = found.ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
         // This syncs the log. The drop is durable at once; the writes before it must not be lost.
         let seq = self.reserve_seq(keyspace.id, &mut writing)?;
-        keyspace.set_dropped(true);
-        let dropped = self.catalog.install(&[], Vec::new(), |_| {
+        self.catalog.install(&[], Vec::new(), |_| {
             let (id, name) = (keyspace.id, &keyspace.name);
             let dropped = || HistoryEntry::Dropped { seq, keyspace: id, name: name.clone() };
             Ok(ManifestEdit {
@@ -261,11 +260,7 @@ impl Writer {
                 history: self.in_stream(dropped),
                 ..ManifestEdit::default()
             })
-        });
-        if let Err(error) = dropped {
-            keyspace.set_dropped(false);
-            return Err(error);
-        }
+        })?;
         self.catalog.remove_keyspace(keyspace.id);
         writing.active.renew(&self.catalog);
         assert!(

@@ -14,6 +14,7 @@ mod compression;
 mod conditional;
 #[cfg(feature = "zstd")]
 mod dictionaries;
+mod drops;
 mod expiry;
 mod expiry_merge;
 mod failures;

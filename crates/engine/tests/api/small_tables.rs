@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use shamba::{Builder, Db};
 use shamba_env::{Env, Layer, MemFs, RandomFile, Vfs, write_file_synced};
@@ -235,5 +236,28 @@ fn a_copied_log_tail_of_a_dropped_keyspace_is_repaired_without_a_manifest() -> s
         let found = db.keyspaces().iter().find_map(|name| db.keyspace(name).ok()?.get(key).ok()?);
         assert_eq!(found.as_deref(), Some(value.as_bytes()), "{key}: {report:?}");
     }
+    db.close()
+}
+
+/// Under a small budget memory ends tables of short entries before they are a quarter full: the
+/// same tables would be made of them for ever.
+#[test]
+fn tables_that_memory_keeps_small_are_not_combined_again_and_again() -> shamba::Result<()> {
+    let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };
+    let db = Db::builder("/db").env(env).info_log(false).memory_budget(4 << 20).open()?;
+    for number in 0..600_000u32 {
+        db.put(number.to_be_bytes(), [0; 4])?;
+    }
+    db.flush()?;
+    // Not `wait_idle`, which would wait for ever, too.
+    let mut compactions = Vec::new();
+    let is_idle = (0..300).any(|_| {
+        std::thread::sleep(Duration::from_millis(200));
+        compactions.push(db.stats().compactions);
+        compactions.last_chunk::<8>().is_some_and(|last| last.iter().all(|count| *count == last[0]))
+    });
+    assert!(is_idle, "compactions go on: {compactions:?}");
+    let tables = db.stats().levels.iter().map(|level| level.tables).sum::<u64>();
+    assert!(tables > 10, "{tables} tables: memory did not end them");
     db.close()
 }

@@ -366,7 +366,7 @@ pub(super) fn only(key: &[u8]) -> KeyRange {
 }
 
 /// Returns the logs that can be replayed, and the first error of the others. An unreadable log ends
-/// the sequence.
+/// the sequence, unless a later one begins anew: without a manifest, older logs may be obsolete.
 fn readable(
     env: &Env,
     dir: &Path,
@@ -379,11 +379,23 @@ fn readable(
     numbers.sort_unstable();
     let first = if found.is_whole { found.state.first_log } else { LogNo(0) };
     numbers.retain(|log| *log >= first);
+    let surveys: Vec<_> =
+        numbers.into_iter().map(|number| (number, SurveyedLog::survey(env, dir, number))).collect();
+    let begins_anew = |log: &SurveyedLog| {
+        let is_whole = matches!(&log.head, Ok((head, _)) if head.copy_of.is_none() || log.promise > 0);
+        begins_chain(log) && is_whole
+    };
+    let anew = surveys.iter().rposition(|(_, log)| log.as_ref().is_ok_and(begins_anew));
+    let obsolete = anew.filter(|_| !found.is_whole).unwrap_or(0);
     let mut broken: Option<Broken> = None;
     let mut good = Vec::new();
-    for number in numbers {
+    for (at, (number, survey)) in surveys.into_iter().enumerate() {
         let path = dir.join(log_file_name(number));
-        match SurveyedLog::survey(env, dir, number) {
+        match survey {
+            Err(error) if at < obsolete => {
+                let error = damage_of(env, error)?;
+                report.warn(format!("{}: not needed, a later log begins anew: {error}", path.display()));
+            }
             Ok(_) if broken.is_none() => good.push(number),
             Ok(_) => {
                 report.warn(format!("{}: not replayed, because it follows an unreadable log", path.display()))
@@ -398,6 +410,11 @@ fn readable(
     Ok((good, broken))
 }
 
+/// Whether the log begins a chain, and has more than its head.
+fn begins_chain(log: &SurveyedLog) -> bool {
+    log.head.is_ok() && log.follows().is_none() && log.has_more_than_head
+}
+
 /// Returns the first log of the newest chain, as far as the logs themselves state it. A recovery
 /// begins a chain once everything before is in tables or copied to the first log of the chain. A
 /// log with only a head may belong to a recovery that did not complete, and so may an unpromised
@@ -405,10 +422,7 @@ fn readable(
 /// number is chosen.
 fn first_of_chain(env: &Env, dir: &Path, numbers: &[LogNo], known_seq: SeqNo) -> LogNo {
     let survey = |number: LogNo| SurveyedLog::survey(env, dir, number).ok();
-    let begins = |number: &&LogNo| {
-        survey(**number)
-            .is_some_and(|log| log.head.is_ok() && log.follows().is_none() && log.has_more_than_head)
-    };
+    let begins = |number: &&LogNo| survey(**number).is_some_and(|log| begins_chain(&log));
     let begun = numbers.iter().rev().find(begins);
     let mut first = begun.or(numbers.first()).copied().unwrap_or_default();
     let reach = |first_log: LogNo| {

@@ -1,11 +1,13 @@
-//! Tests of repairs that are refused before anything is written.
+//! Tests of repairs that are refused before anything is written, and of obsolete logs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use shamba_env::{Env, MemFs, read_file, write_file_synced};
+use shamba_env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind, read_file, write_file_synced};
 use shamba_table::{BirthId, checksum};
 
+use super::report::Loss;
 use crate::error::ErrorKind;
 use crate::{Db, repair};
 
@@ -108,4 +110,34 @@ fn a_target_inside_the_original_is_refused_whatever_path_leads_there() {
     }
     #[cfg(unix)]
     repair(&env, &path("link"), &path("db/out/again")).expect("the link leads out of it");
+}
+
+/// Logs that are kept for streams stay when they are obsolete: one that cannot be read takes no
+/// later write along.
+#[test]
+fn an_obsolete_log_that_cannot_be_read_ends_nothing() {
+    let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+    let open = || {
+        let builder = Db::builder(DIR).env(env.clone()).info_log(false);
+        builder.keep_log(1 << 20, Duration::from_secs(1 << 20)).open().expect("opened")
+    };
+    let db = open();
+    db.put("old", "1").expect("put");
+    let obsolete = file(&env, ".log");
+    db.flush().expect("flushed");
+    db.close().expect("closed");
+    let db = open();
+    db.put("new", "2").expect("put");
+    db.close().expect("closed");
+    env.vfs.unlink(&file(&env, "MANIFEST")).expect("unlinked");
+    let faults = FaultFs::new(Arc::clone(&env.vfs), 1);
+    let broken = obsolete.to_string_lossy().into_owned();
+    faults.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::Read]).at_path(&broken).sticky());
+    let faulty = Env { vfs: Arc::new(faults), ..env.clone() };
+    let report = repair(&faulty, Path::new(DIR), Path::new(OUT)).expect("repaired");
+    assert!(report.warnings.iter().any(|warning| warning.contains("not needed")), "{report:?}");
+    assert!(!report.lost.iter().any(|lost| lost.loss == Loss::Writes), "{report:?}");
+    let db = Db::builder(OUT).env(env.clone()).info_log(false).open().expect("opened");
+    assert_eq!(db.get("old").expect("get").as_deref(), Some(&b"1"[..]));
+    assert_eq!(db.get("new").expect("get").as_deref(), Some(&b"2"[..]));
 }

@@ -39,6 +39,9 @@ use shamba_tree::version::{Change, ManifestEdit, ValueFileMeta, VersionEdit};
 /// Divisor: replay charges memory in steps of this fraction of the write buffer.
 const STEP_PART: u64 = 16;
 
+/// Minimum of the sequence numbers that are left at an open: more than one process will ever write.
+const SEQS_LEFT_MIN: u64 = 1 << 48;
+
 /// Maximum length of a tail, in bytes of its operations, that is copied to the new log instead of
 /// written to tables. Each open copies it again, so it is bounded by the other costs of an open:
 /// writing 256 KiB takes about as long as the two syncs of an open.
@@ -196,13 +199,28 @@ pub(super) fn replay_logs<'a>(
             _ => Ok(()),
         }
     });
-    match report {
+    let checked = report.and_then(|report| {
+        let last_seq = report.last_seq.max(state.last_seq);
+        if core.lifecycle.is_read_only() { Ok(()) } else { check_seqs_left(core.catalog.dir(), last_seq) }?;
+        Ok(report)
+    });
+    match checked {
         Ok(report) => Ok((rebuilt, report)),
         Err(error) => {
             abandon(core, rebuilt.written, rebuilt.value_files);
             Err(error)
         }
     }
+}
+
+/// Refuses to write to a database whose numbers would be used up. No program has made that number
+/// of writes.
+fn check_seqs_left(dir: &Path, last_seq: SeqNo) -> Result<()> {
+    if SeqNo::MAX.0.saturating_sub(last_seq.0) >= SEQS_LEFT_MIN {
+        return Ok(());
+    }
+    let detail = format!("{} is the last one, near the end of all numbers of writes", last_seq.0);
+    Err(Error::corruption(dir, 0, "sequence number", detail))
 }
 
 /// The manifest does not know a keyspace that was written to. Every state after its creation knows

@@ -3,6 +3,7 @@
 
 use shamba_env::read_file;
 use shamba_tree::version::Version;
+use shamba_tree::version::manifest::ManifestWriter;
 
 use super::*;
 
@@ -174,4 +175,29 @@ fn a_damaged_file_that_is_there_is_no_damage_of_a_torn_manifest() {
         }
     });
     assert!(of_table > 0, "no torn manifest names the table");
+}
+
+/// Numbers of later writes would not fit where entries keep them.
+#[test]
+fn sequence_numbers_that_are_used_up_are_refused_before_a_write() {
+    let env = with_value(100);
+    let mut state = recorded(&env);
+    for (last_seq, is_refused) in [(SeqNo::MAX.0 >> 1, false), (SeqNo::MAX.0 - 5, true)] {
+        state.last_seq = SeqNo(last_seq);
+        state.next_id += 1;
+        let draft = ManifestWriter::draft(&env, Path::new(DIR), state.next_id - 1, &state).expect("written");
+        drop(draft.put_in_force(&env, Path::new(DIR)).expect("in force"));
+        if is_refused {
+            let (structure, message) = refused(&env);
+            assert!(structure == "sequence number" && message.contains(&last_seq.to_string()), "{message}");
+            let db = builder(&env).read_only(true).open().expect("it can be read");
+            assert_eq!(db.get("key").expect("read").map(|value| value.len()), Some(100));
+        } else {
+            let db = builder(&env).open().expect("opened");
+            db.put("later", "value").expect("put");
+            db.flush().expect("flushed");
+            drop(db);
+            state = recorded(&env);
+        }
+    }
 }

@@ -9,6 +9,8 @@ use shamba::env::process_rss_bytes;
 use shamba::{Compression, Db, Result};
 
 const BYTES: usize = 256 << 20;
+/// A value that is longer than what an open may take.
+const FIRST_BYTES: usize = 64 << 20;
 const BUDGET: u64 = 16 << 20;
 /// Memory of the process besides the budget and the caller's own copies: the binary, stacks, memory
 /// kept by the allocator.
@@ -106,5 +108,16 @@ fn the_largest_value_passes_through_a_small_budget() -> Result<()> {
         let peak = db.memory().peak_bytes;
         assert!(peak <= BUDGET, "the ledger's peak is {} KiB", peak >> 10);
     }
-    Ok(())
+    a_log_that_begins_with_a_long_value()
+}
+
+/// The first pass over a log looks at its first record.
+fn a_log_that_begins_with_a_long_value() -> Result<()> {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("db");
+    let db = open(&dir, false)?;
+    let value: Vec<u8> = (0..FIRST_BYTES).map(byte).collect();
+    db.put("first", &value)?;
+    drop((db, value));
+    within_budget("reopen with the value first", || open(&dir, false)?.close())
 }

@@ -16,6 +16,9 @@ use shamba_env::{Env, Layer, MemFs, RandomFile, Vfs, write_file_synced};
 const SMALL_BYTES: u64 = 512 << 10;
 const FULL_BYTES: u64 = 2 << 20;
 
+/// More compactions than a tree of a few levels needs once nothing is written to it.
+const COMPACTIONS_MAX: u64 = 10;
+
 /// A file system that counts reads.
 #[derive(Debug)]
 struct Counted {
@@ -245,19 +248,18 @@ fn a_copied_log_tail_of_a_dropped_keyspace_is_repaired_without_a_manifest() -> s
 fn tables_that_memory_keeps_small_are_not_combined_again_and_again() -> shamba::Result<()> {
     let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };
     let db = Db::builder("/db").env(env).info_log(false).memory_budget(4 << 20).open()?;
-    for number in 0..600_000u32 {
+    for number in 0..300_000u32 {
         db.put(number.to_be_bytes(), [0; 4])?;
     }
     db.flush()?;
     // Not `wait_idle`, which would wait for ever, too.
-    let mut compactions = Vec::new();
-    let is_idle = (0..300).any(|_| {
-        std::thread::sleep(Duration::from_millis(200));
-        compactions.push(db.stats().compactions);
-        compactions.last_chunk::<8>().is_some_and(|last| last.iter().all(|count| *count == last[0]))
-    });
-    assert!(is_idle, "compactions go on: {compactions:?}");
+    let mut looks = vec![db.stats().compactions];
+    while looks.len() < 16 || looks[looks.len() - 16] < looks[looks.len() - 1] {
+        std::thread::sleep(Duration::from_millis(100));
+        looks.push(db.stats().compactions);
+        assert!(looks[looks.len() - 1] < looks[0] + COMPACTIONS_MAX, "compactions go on: {looks:?}");
+    }
     let tables = db.stats().levels.iter().map(|level| level.tables).sum::<u64>();
-    assert!(tables > 10, "{tables} tables: memory did not end them");
+    assert!(tables >= 8, "{tables} tables: memory did not end them");
     db.close()
 }

@@ -17,7 +17,7 @@ const SMALL_BYTES: u64 = 512 << 10;
 const FULL_BYTES: u64 = 2 << 20;
 
 /// More compactions than a tree of a few levels needs once nothing is written to it.
-const COMPACTIONS_MAX: u64 = 10;
+const COMPACTIONS_MAX: u64 = 20;
 
 /// A file system that counts reads.
 #[derive(Debug)]

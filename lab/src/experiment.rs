@@ -38,7 +38,7 @@ pub struct Experiment {
     pub panels: &'static [Panel],
     /// Notes: fixed parameters, emulated devices and other conditions.
     pub note: &'static str,
-    /// The reason for a verdict other than confirmed, from the rows of all seeds; may be empty.
+    /// Explanation of the figures, from the rows of all seeds; may be empty.
     pub reason: fn(&View<'_>) -> String,
 }
 

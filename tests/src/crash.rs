@@ -357,15 +357,15 @@ impl Explorer {
             for policy in disk.policies_for(k, disk.image_hash()) {
                 let nested = disk.crash(k, &policy);
                 let key = (recording.context, nested.image_hash(), times::tick(*now_ms));
-                let known =
-                    self.seen.lock().expect("no check panics while it holds the map").get(&key).cloned();
-                if let Some(known) = known {
-                    if !known.is_same_now(found) {
+                let seen = self.seen.lock().expect("no check panics while it holds the map");
+                match seen.get(&key) {
+                    Some(known) if known.is_same_now(found) => continue,
+                    Some(known) => {
                         return Err(format!(
                             "a crash behind call {k} of {calls} of recovery under {policy:?} leaves a disk that was {known:?} before, not {found:?}"
                         ));
                     }
-                    continue;
+                    None => drop(seen),
                 }
                 let again = effort.goes_on(depth + 1, &nested);
                 let checked = open(&recording.vector, &nested, 3, *now_ms).and_then(|spaces| {

@@ -93,7 +93,8 @@ order! {
     INFO_LOG = 52, "the info log";
     /// Whether a stream of changes has been woken.
     CHANGES_WOKEN = 53, "the alarm of a stream of changes";
-    /// The rules by which compactions of a keyspace drop entries. Held to copy or replace it.
+    /// The settings of a keyspace, and the rules by which its compactions drop entries. Held to
+    /// copy or replace one.
     KEYSPACE_RULES = 54, "the rules of a keyspace";
     /// The settings that can change. Held to copy or replace them.
     LIVE_SETTINGS = 55, "the live settings";

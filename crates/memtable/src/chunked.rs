@@ -63,8 +63,7 @@ struct Writer {
     order: OrderWriter,
     /// The largest sequence number of an entry.
     newest: SeqNo,
-    /// Number of range tombstones, and bytes of their bounds.
-    range_deletes: u64,
+    /// Memory of the bounds of the range tombstones.
     bounds_bytes: u64,
 }
 
@@ -74,14 +73,8 @@ impl ChunkedMemtable {
         let (arena, cursor) = Arena::new();
         let (index, index_writer) = is_indexed.then(DigestIndex::new).unzip();
         let (order, order_writer) = Order::new();
-        let writer = Writer {
-            cursor,
-            index: index_writer,
-            order: order_writer,
-            newest: SeqNo::ZERO,
-            range_deletes: 0,
-            bounds_bytes: 0,
-        };
+        let writer =
+            Writer { cursor, index: index_writer, order: order_writer, newest: SeqNo::ZERO, bounds_bytes: 0 };
         Self {
             arena,
             index,
@@ -210,7 +203,6 @@ impl Memtable for ChunkedMemtable {
         self.range_deletes.get_or_init(ArcSwap::default).rcu(|before| before.with(tombstone.clone()));
         // After the list: a reader that sees the count finds the tombstone.
         self.range_delete_count.fetch_add(1, Ordering::Release);
-        writer.range_deletes += 1;
         writer.bounds_bytes += bounds as u64 + BOUNDS_EXTRA_BYTES;
         self.count(&writer, seq);
     }
@@ -301,7 +293,8 @@ impl ChunkedMemtable {
     #[inline]
     fn count(&self, writer: &Writer, seq: SeqNo) {
         // Overlapping range tombstones take more each, the more there are.
-        let tombstones_bytes = FragmentedTombstones::memory_bytes_max(writer.range_deletes);
+        let tombstones_bytes =
+            FragmentedTombstones::memory_bytes_max(self.range_delete_count.load(Ordering::Relaxed));
         let mut bytes = writer.cursor.bytes() as u64 + tombstones_bytes + writer.bounds_bytes;
         // Before the first entry the index is not counted: a database may have many empty
         // memtables.

@@ -28,8 +28,6 @@ use crate::options::settings::Settings;
 use crate::ranked::Ranked;
 use crate::swap::Guard;
 
-/// A table of less than this part (1/4) of what memory allows is combined with its neighbours.
-const SMALL_PART: u64 = 4;
 /// The time to live of what never expires.
 const FOR_EVER: u64 = u64::MAX;
 
@@ -94,12 +92,6 @@ impl KeyspaceCore {
         }
     }
 
-    /// The same keyspace, with this prefix extractor.
-    pub fn with_prefix(self, prefix: Option<Prefix>) -> Self {
-        self.set_prefix(prefix);
-        self
-    }
-
     /// The prefix extractor of tables that are written from now on.
     pub fn prefix(&self) -> Option<Prefix> {
         self.rules.lock().prefix
@@ -108,12 +100,6 @@ impl KeyspaceCore {
     /// Sets the prefix extractor.
     pub fn set_prefix(&self, prefix: Option<Prefix>) {
         self.rules.lock().prefix = prefix;
-    }
-
-    /// The same keyspace, with these settings of its own.
-    pub fn with_overrides(self, overrides: Overrides) -> Self {
-        self.set_overrides(overrides);
-        self
     }
 
     /// The settings of its tree that replace those of the database.
@@ -228,15 +214,9 @@ impl KeyspaceCore {
         self.small_bytes_max.load(Ordering::Relaxed)
     }
 
-    /// Notes that `inputs` small tables were combined into `tables` of `bytes` in total. Memory may
-    /// end a table long before it is full. If that left more than half of the tables, as many would
-    /// be left again and again: until the next open, tables of a quarter of their size stay.
-    ///
-    /// Each such note at least halves the limit, as the inputs were below it, so they end.
-    pub fn note_combined(&self, inputs: u64, tables: u64, bytes: u64) {
-        if tables.saturating_mul(2) > inputs {
-            self.small_bytes_max.fetch_min(bytes / tables / SMALL_PART, Ordering::Relaxed);
-        }
+    /// Combines tables of this many bytes or more no longer, until the next open.
+    pub fn limit_small_bytes(&self, bytes: u64) {
+        self.small_bytes_max.fetch_min(bytes, Ordering::Relaxed);
     }
 
     /// Notes that a collection of value files has ended.

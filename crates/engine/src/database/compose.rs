@@ -208,9 +208,9 @@ fn keyspaces(
         let prefix = prefix_for(&name, recorded_prefix(&recorded.settings), given.get(&name))?;
         let overrides = Overrides::recorded(&recorded.settings);
         let overrides = overrides_for(&name, &overrides, given.get(&name))?;
-        let keyspace = KeyspaceCore::new(*id, name, version, memtable, merging, closed)
-            .with_prefix(prefix)
-            .with_overrides(overrides);
+        let keyspace = KeyspaceCore::new(*id, name, version, memtable, merging, closed);
+        keyspace.set_prefix(prefix);
+        keyspace.set_overrides(overrides);
         keyspace.set_time_to_live(time_to_live);
         keyspace.set_filtering(filtering);
         let fifo = FifoState::read(&recorded.settings)?.map(Arc::new);

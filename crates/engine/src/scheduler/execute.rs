@@ -16,6 +16,7 @@ use super::Scheduler;
 use super::compact::Installed;
 use super::job::{BuiltSlice, Job, Running, Stop, Tally};
 use super::next::Step;
+use super::rules::small_bytes_after;
 use super::state::BackgroundState;
 use crate::catalog::KeyspaceCore;
 use crate::error::{Error, ErrorKind, Result};
@@ -342,7 +343,8 @@ impl Scheduler {
             keyspace.note_collected();
         }
         if reason == Reason::SmallTables && is_done {
-            keyspace.note_combined(inputs as u64, tally.tables_written, tally.bytes_written);
+            let limit_bytes = small_bytes_after(inputs as u64, tally.tables_written, tally.bytes_written);
+            limit_bytes.into_iter().for_each(|bytes| keyspace.limit_small_bytes(bytes));
         }
         if !is_move && (is_done || is_redesigned) {
             self.statistics.save(false);

@@ -76,9 +76,8 @@ impl Flusher {
         let mut value_files: Vec<Arc<ValueFileMeta>> = Vec::new();
         let mut left_out = LeftOut::default();
         for (keyspace, memtable) in &generation.members {
-            // A keyspace that is missing from the list was dropped durably. Its `dropped` flag
-            // would not prove that: the log must be kept as long as a crash may still undo the
-            // drop.
+            // A keyspace that is missing from the list was dropped durably: the log must be kept as
+            // long as a crash may still undo the drop.
             if !self.catalog.keyspaces().contains_key(&keyspace.id) {
                 continue;
             }

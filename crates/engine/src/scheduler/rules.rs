@@ -45,6 +45,16 @@ fn small_bytes(table_bytes: u64) -> u64 {
     (table_bytes / SMALL_TABLE_PART).min(SMALL_TABLE_BYTES)
 }
 
+/// The size below which tables are small from now on, after a compaction of `inputs` small ones has
+/// left `tables` of `bytes` in total; `None`: as before.
+///
+/// Memory may end a table long before it is full. If that left more than half of the tables, as
+/// many would be left again and again. Each such limit is at most half of the one before, as the
+/// inputs were below that, so these compactions end.
+pub(super) fn small_bytes_after(inputs: u64, tables: u64, bytes: u64) -> Option<u64> {
+    (tables.saturating_mul(2) > inputs).then(|| small_bytes(bytes / tables.max(1)))
+}
+
 /// The policy's rules under `design`.
 pub(super) fn rules_of(settings: &Settings, design: Design, is_draining: bool) -> Rules {
     let l0 = settings.l0();

@@ -138,7 +138,8 @@ impl Writer {
         let memtable = ChunkedMemtable::new(self.settings.memtable_index);
         let closed = Arc::clone(self.lifecycle.closed_flag());
         let keyspace = KeyspaceCore::new(id, name.to_owned(), version, memtable, merging, closed);
-        let keyspace = keyspace.with_prefix(prefix).with_overrides(overrides);
+        keyspace.set_prefix(prefix);
+        keyspace.set_overrides(overrides);
         keyspace.set_time_to_live(given.given_time_to_live());
         keyspace.set_filtering(filtering);
         keyspace.set_fifo(fifo);

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use shamba_env::sync::{Mutex, MutexGuard};
+use shamba_env::sync::Mutex;
 use shamba_env::{Env, RandomFile, lock, read_exact_at};
 use shamba_table::{BirthId, Error, Reads, Result};
 
@@ -189,19 +189,15 @@ impl std::fmt::Debug for ValueLog {
 pub struct ValueLogs(Mutex<Vec<Arc<ValueLog>>>);
 
 impl ValueLogs {
-    fn list(&self) -> MutexGuard<'_, Vec<Arc<ValueLog>>> {
-        lock(&self.0)
-    }
-
     /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
-        self.list().is_empty()
+        lock(&self.0).is_empty()
     }
 
     /// Adds `log`, which keeps its file from being removed. Must be called before any entry that
     /// refers to it becomes visible.
     pub fn add(&self, log: &Arc<ValueLog>) {
-        let mut logs = self.list();
+        let mut logs = lock(&self.0);
         debug_assert!(
             logs.iter().all(|other| other.number() != log.number() || other.path() == log.path()),
             "two files have the number {}: {logs:?}, {log:?}",
@@ -246,7 +242,7 @@ impl ValueLogs {
 
     fn find(&self, place: &[u8]) -> Result<(Arc<ValueLog>, ValuePlace)> {
         let place = ValuePlace::decode(place).map_err(Error::Invalid)?;
-        let log = self.list().iter().find(|log| log.number() == place.log).cloned();
+        let log = lock(&self.0).iter().find(|log| log.number() == place.log).cloned();
         match log {
             Some(log) => Ok((log, place)),
             None => Err(Error::Invalid(format!(

@@ -200,8 +200,9 @@ pub(super) fn replay_logs<'a>(
         }
     });
     let checked = report.and_then(|report| {
-        let last_seq = report.last_seq.max(state.last_seq);
-        if core.lifecycle.is_read_only() { Ok(()) } else { check_seqs_left(core.catalog.dir(), last_seq) }?;
+        if !core.lifecycle.is_read_only() {
+            check_seqs_left(core.catalog.dir(), report.last_seq.max(state.last_seq))?;
+        }
         Ok(report)
     });
     match checked {
